@@ -50,7 +50,7 @@ import minidecode as md
 from minidecode import cuda as kernels_package
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import OnDevice, arguments_for_function
+from minidecode.conformance.check import OnDevice, drop_unused_bias
 from minidecode.conformance.rows import row_module
 from minidecode.cuda import (
     activation,
@@ -261,7 +261,7 @@ def inputs_of(name: str) -> list[tuple]:
 def run_planted(name: str, label: str, i: int, device: str) -> None:
     """One version of an op on one planted input, on the device's arrays."""
     function = implementations(CATALOG[name])[label]
-    arguments = copy.deepcopy(arguments_for_function(function, inputs_of(name)[i]))
+    arguments = copy.deepcopy(drop_unused_bias(function, inputs_of(name)[i]))
     if device == "emulator":
         OnDevice(function, device)(*arguments)
     else:  # results are not poisoned: initcheck is to see what nothing wrote

@@ -18,7 +18,7 @@ import numpy as np
 
 from minidecode.cuda import grouped, indirect, shared, split
 from minidecode.cuda.common.warp_attention import launch_warps
-from minidecode.device.graphs import capture
+from minidecode.device.graphs import capture_and_run
 
 try:
     import cupy
@@ -88,7 +88,7 @@ def oracle(q_RHK, prompt, generated, table_RT, scale, rows):
 def microseconds(run, launches: int) -> float:
     """Of one of the launches that `run` does, the least of five graphs' launches."""
     run()
-    graph, _ = capture("cuda", run)
+    graph, _ = capture_and_run("cuda", run)
     begin, end, times = cupy.cuda.Event(), cupy.cuda.Event(), []
     for _ in range(5):
         begin.record()

@@ -17,7 +17,7 @@ from gpu_timing import Record, seconds_of, spread, waiter
 from numba import cuda
 
 from minidecode.device.arrays import put
-from minidecode.device.graphs import capture
+from minidecode.device.graphs import capture_and_run
 from minidecode.device.launch import launch
 
 LAUNCHES, TURNS, WIDTH = 100, 20, 1024
@@ -53,7 +53,7 @@ def run(record: Record) -> None:
 
     def captured() -> dict[str, list[float]]:
         by_launch()
-        graph, _ = capture(record.device, many_by_launch)
+        graph, _ = capture_and_run(record.device, many_by_launch)
         return microseconds(graph.launch, 1, times)
 
     record.ask("a kernel by launch()", lambda: microseconds(by_launch, times))
@@ -190,7 +190,7 @@ def about_kept_graphs(record: Record, microseconds: Callable) -> None:
         cache[...] = other
 
     three_operations()
-    graph, y_X = capture(record.device, three_operations)
+    graph, y_X = capture_and_run(record.device, three_operations)
 
     def is_seen(number: int) -> str:
         x_X[...] = number
@@ -211,7 +211,9 @@ def about_kept_graphs(record: Record, microseconds: Callable) -> None:
         record.ask("a kept graph sees what is copied into its arrays", lambda: is_seen(1))
         record.ask("and when CuPy's pool has given back all that is free", is_seen_after_others)
         record.ask("and launched by another thread", lambda: thread.submit(is_seen, 3).result())
-    record.ask("capturing three operations", lambda: microseconds(lambda: capture(record.device, three_operations), 1))
+    record.ask(
+        "capturing three operations", lambda: microseconds(lambda: capture_and_run(record.device, three_operations), 1)
+    )
     record.ask(f"copying {size * 4 / 2**20:.3g} MiB into a kept cache", lambda: microseconds(copy, 1))
 
 

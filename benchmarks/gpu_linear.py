@@ -22,7 +22,7 @@ import numpy as np
 from flags import file_to_write, positive_number
 
 from minidecode.cuda import linear
-from minidecode.device.graphs import capture
+from minidecode.device.graphs import capture_and_run
 from minidecode.device.low_precision import dequantize_weight
 from minidecode.ops import Weight
 
@@ -89,7 +89,7 @@ def measure_variant(rows, dtype, constants, warps, copy) -> dict:
                 for weight in weights:
                     linear.launch_few_rows(made, x_RX, weight, None, y_RX)
 
-            seconds = seconds_of_run(capture("cuda", run)[0].launch) / len(weights)
+            seconds = seconds_of_run(capture_and_run("cuda", run)[0].launch) / len(weights)
             figures[f"{model} {name}"] = round(100 * size / seconds / copy), round(1e6 * seconds, 2)
             all_bytes, all_seconds = all_bytes + times * size, all_seconds + times * seconds
         figures[model] = round(100 * all_bytes / all_seconds / copy)

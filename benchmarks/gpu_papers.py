@@ -38,7 +38,7 @@ from minidecode.bench.machines import Machine
 from minidecode.bench.rungs import make_texts_of_length
 from minidecode.catalog import CATALOG
 from minidecode.device.arrays import copy_to_device
-from minidecode.device.graphs import capture
+from minidecode.device.graphs import capture_and_run
 from minidecode.device.matmul import matmul
 
 LAUNCHES, TURNS = 20, 9
@@ -150,7 +150,7 @@ def time_of(run: Callable[[], Any], record: Record) -> dict:
     if record.device == "cpu":
         return by_host
     try:
-        graph, _ = capture(record.device, lambda: [run() for _ in range(times)])
+        graph, _ = capture_and_run(record.device, lambda: [run() for _ in range(times)])
     except Exception as error:
         return by_host | {"not_captured": str(error)[:100]}
     seconds = [s / times for s in seconds_of(graph.launch, wait, 1 if record.quick else TURNS)]

@@ -16,7 +16,7 @@ from flags import file_to_write
 
 from minidecode.cuda import activation, append, embedding, heads, norm, prefill
 from minidecode.cuda import reorder as move
-from minidecode.device.graphs import capture
+from minidecode.device.graphs import capture_and_run
 from minidecode.ops import Heads, Norm
 
 LAUNCHES, F, HALF = 64, np.float32, np.float16
@@ -58,7 +58,7 @@ def main() -> None:
 def us_in_a_graph(cupy, run) -> float:
     """Microseconds of a launch, of many in one captured graph."""
     run()  # compiled before it is captured
-    graph, _ = capture("cuda", lambda: [run() for _ in range(LAUNCHES)])
+    graph, _ = capture_and_run("cuda", lambda: [run() for _ in range(LAUNCHES)])
     return 1e6 * seconds(cupy, graph.launch, 20) / LAUNCHES
 
 

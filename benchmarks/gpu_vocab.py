@@ -21,7 +21,7 @@ from records import write_record
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
-from minidecode.device.graphs import capture
+from minidecode.device.graphs import capture_and_run
 
 V, C, ROWS = 50257, 8, (1, 4, 32, 128)
 OPS = ("softmax", "argmax", "candidates", "hars", "beam_scores", "temperature", "top_k", "beam_update")
@@ -76,7 +76,7 @@ def what_is_wrong(name: str, function, rows: int, xp) -> str:
 def microseconds(run, cupy, times: int = 20) -> float:
     """Of one run, where a graph holds so many of them, one behind the other: the median of seven launches."""
     run()
-    graph, _ = capture("gpu", lambda: [run() for _ in range(times)][-1])
+    graph, _ = capture_and_run("gpu", lambda: [run() for _ in range(times)][-1])
     times_us = []
     for _ in range(7):
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()

@@ -26,7 +26,7 @@ from readme import with_marks, write_between_markers
 import minidecode as md
 from minidecode.bench.frontier import HERE, METHODS, OUT, Cell
 from minidecode.bench.ladder import Ladder, read_ladder
-from minidecode.runtime.footprint import in_units
+from minidecode.runtime.footprint import format_bytes
 
 
 def markdown(ladder: Ladder) -> str:
@@ -38,7 +38,7 @@ def markdown(ladder: Ladder) -> str:
         _, least, most = s.seconds
         lines.append(
             f"| {s.name} | {s.samples_per_second:,.1f} ({least:.2f}-{most:.2f} s) | {step} | {s.speedup_total:.1f}x |"
-            f" {in_units(s.memory_bytes)} | {in_units(s.peak_bytes)} |"
+            f" {format_bytes(s.memory_bytes)} | {format_bytes(s.peak_bytes)} |"
         )
     return "\n".join([*lines, "", f"{ladder.work['texts']} texts {summary(ladder)}"])
 
@@ -50,7 +50,7 @@ def batch_sizes(ladder: Ladder) -> str:
     for batch in sorted({batch for _, batch in cells}):
         row = (as_cell(cells.get((method, batch))) for method in METHODS)
         lines.append(f"| {batch:,} | {' | '.join(row)} |")
-    cap = in_units(ladder.frontier.caps[HERE])
+    cap = format_bytes(ladder.frontier.caps[HERE])
     lines.append(
         f"\nTexts/s (bytes of a batch at the most, beside the weights), under a cap of {cap}; OOM: more than that; "
         f"fits: by its bytes alone, not run. Texts {summary(ladder)}"
@@ -59,7 +59,7 @@ def batch_sizes(ladder: Ladder) -> str:
         if machine != HERE:
             fit = {c.method: c.batch for c in ladder.frontier.cells if c.machine == machine and c.state != OUT}
             most = ", ".join(f"{batch:,} ({method})" for method, batch in fit.items())  # the last is the largest
-            lines.append(f"Predicted for a {machine} ({in_units(limit)}), the largest batch: {most}.")
+            lines.append(f"Predicted for a {machine} ({format_bytes(limit)}), the largest batch: {most}.")
     return "\n".join(lines)
 
 
@@ -67,7 +67,7 @@ def as_cell(cell: Cell | None) -> str:
     if cell is None:
         return ""
     speed = f"{cell.samples_per_second:,.1f}" if cell.samples_per_second else {OUT: "OOM"}.get(cell.state, cell.state)
-    return f"{speed} ({in_units(cell.needs)})"
+    return f"{speed} ({format_bytes(cell.needs)})"
 
 
 def summary(ladder: Ladder) -> str:

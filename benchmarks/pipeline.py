@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 import minidecode as md
 from minidecode.bench.compare import describe_machine
 from minidecode.lines.pipeline import OVERLAPS
-from minidecode.lines.records import record_of
+from minidecode.lines.records import make_line_renderer
 from minidecode.lines.timeline import draw_timeline
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives the state of the Union is good"
@@ -52,7 +52,7 @@ def lines_of(count: int, words: int) -> list[str]:
 
 def run(model: md.Model, lines: list[str], overlap: str, options: dict, trace: bool = False) -> tuple[str, Any]:
     """(the output's text, the receipt) of one run, written as the command line writes it."""
-    render = record_of(as_json=True)
+    render = make_line_renderer(as_json=True)
     summary = md.generate_lines(model, iter(lines), overlap=overlap, render=render, trace=trace, **options)
     return "".join(line.rendered for line in summary), summary.receipt
 

@@ -23,7 +23,7 @@ from flags import positive
 import minidecode as md
 from minidecode.bench.compare import describe_machine
 from minidecode.device.cores import usable_cores
-from minidecode.lines.records import record_of
+from minidecode.lines.records import make_line_renderer
 
 TEXT = "Fellow citizens of the Senate and the House the state of the Union is good"
 THREADS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -88,7 +88,7 @@ def main() -> None:
     shards = list(md.cut_shards(lines, size=given.size))
     cut = time.perf_counter() - begin
     begin, cpu = time.perf_counter(), time.process_time()
-    run = md.generate_lines(model, lines, render=record_of(True, model.tokenizer), **how)
+    run = md.generate_lines(model, lines, render=make_line_renderer(True, model.tokenizer), **how)
     alone = "".join(line.rendered for line in run)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     actors = usable_cores().number

@@ -49,9 +49,9 @@ class Watched(cpu_graphs.Watched):
         self.op_of: list[str] = []
         Watched.last = self
 
-    def run(self, name, function, args, kwargs):
+    def run_op(self, name, function, args, kwargs):
         self.op_of += ["cache"] * (len(self.graph.launches) - len(self.op_of))  # launched between two ops
-        result = super().run(name, function, args, kwargs)
+        result = super().run_op(name, function, args, kwargs)
         self.op_of += [name] * (len(self.graph.launches) - len(self.op_of))
         return result
 

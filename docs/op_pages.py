@@ -22,7 +22,7 @@ from excerpt import as_markdown, borrowed, code_of, functions
 
 from minidecode.bench.machines import MACHINES
 from minidecode.catalog import CATALOG, Row, arguments_of
-from minidecode.conformance.check import arguments_for_function, find_mistake, mutant_files, runnable_code
+from minidecode.conformance.check import drop_unused_bias, find_mistake, mutant_files, runnable_code
 from minidecode.conformance.rows import row_module
 from minidecode.device.launch import traced_launches
 from minidecode.device.user_functions import load_python_file
@@ -220,9 +220,9 @@ def html_of(text: str) -> str:
 def shown_by(row: Row, mistake: Callable) -> str:
     for arguments in inputs_by_size(row.name):
         with traced_launches(), np.errstate(all="ignore"):
-            mistake_seen = find_mistake(row, mistake, arguments_for_function(mistake, arguments))
+            mistake_seen = find_mistake(row, mistake, drop_unused_bias(mistake, arguments))
         if mistake_seen:
-            named = arguments_of(row, arguments_for_function(mistake, arguments))
+            named = arguments_of(row, drop_unused_bias(mistake, arguments))
             sizes = ", ".join(f"{name} {list(a.shape)}" for name, a in arrays_in(list(named.items())))
             code = runnable_code(named) if size_of(arguments) < LONGEST_INPUT else ""
             shown = f"```python\n{code}\n```" if 0 < len(code) <= LONGEST_INPUT else f"Input: {as_markdown(sizes)}."

@@ -16,8 +16,8 @@ from .files.tokenizer import TextStream
 from .methods import encoding, latents, memory, scoring
 from .methods.generation import check_full_text, constraint_of, prepare, report, search
 from .methods.latents import interpolate_latents
-from .methods.loaded import LoadedModel, check_writes
-from .methods.out_of_memory import with_memory
+from .methods.loaded import LoadedModel, refuse_encoder_alone
+from .methods.out_of_memory import retry_after_freeing
 from .options.options import Options
 from .options.typed_dict import GenerateOptions
 from .plan import Plan
@@ -153,7 +153,9 @@ class Model(LoadedModel):
         functions = resolved.logits_processor, resolved.stopping_criteria, resolved.prefix_allowed_tokens_fn
         may_repeat = streamer is None and not any(functions)
         models = [self, draft] if isinstance(draft, Model) else [self]  # what else a draft may be is refused
-        return with_memory(run, models, what=lambda: str(asked[-1]) if asked else "this call", may_repeat=may_repeat)
+        return retry_after_freeing(
+            run, models, what=lambda: str(asked[-1]) if asked else "this call", may_repeat=may_repeat
+        )
 
     def check(
         self, prompts: Texts, *, truncate: bool = False, chat: bool = False, **options: Unpack[GenerateOptions]
@@ -164,7 +166,7 @@ class Model(LoadedModel):
         """
         resolved, ids = self.options(**options), None
         if chat:
-            texts = encoding.as_texts(prompts, "prompts")
+            texts = encoding.list_texts(prompts, "prompts")
             ids = [self.inputs.encode_chat([{"role": "user", "content": text}]) for text in texts]
         _, prompts_ids, limit_B = self.inputs.fit_call(None if chat else prompts, ids, None, resolved, truncate)
         constraint_of(self, resolved, prompts_ids, limit_B)
@@ -233,7 +235,7 @@ class Model(LoadedModel):
         Raises InputError on a model without a template, on a template that fails, and on a conversation that goes
         beyond the context: leave out its oldest messages then.
         """
-        check_writes(self)
+        refuse_encoder_alone(self)
         if "streamer" in options or options.get("truncate"):
             raise OptionError("chat takes no streamer and no truncate: leave out the oldest messages instead")
         ids = self.inputs.encode_chat(messages)

@@ -169,9 +169,9 @@ class Plan(PlanRows):
         row = CATALOG[name]
         if row.may_be_off:
             return "off"
-        if self.base == "fast" and is_there(row, "cpu"):
+        if self.base == "fast" and has_file_of_row(row, "cpu"):
             return "cpu"
-        if self.base in ("emulator", "cuda") and is_there(row, "cuda"):
+        if self.base in ("emulator", "cuda") and has_file_of_row(row, "cuda"):
             return self.base
         return "naive" if self.base == "naive" else "reference"
 
@@ -268,11 +268,11 @@ class Plan(PlanRows):
                 raise OptionError(f"plan: cache={self.cache}: {why}")
         if device == "cpu" and self.launch != "packed":
             raise OptionError(f"plan: launch={self.launch} has no effect on device=cpu: say device=cuda")
-        functions = backend(reference)
+        functions = functions_of_backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too
-            functions |= backend(importlib.import_module("minidecode.cuda"))
+            functions |= functions_of_backend(importlib.import_module("minidecode.cuda"))
         elif self.base == "fast":  # or compiled
-            functions |= backend(importlib.import_module("minidecode.cpu"))
+            functions |= functions_of_backend(importlib.import_module("minidecode.cpu"))
         for row in CATALOG.values():
             choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
             if not is_called(row, self.cache, has_encoder):
@@ -380,16 +380,16 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
         raise OptionError(f"plan: {row.name}=cuda: {unfit}")
     if choice == "emulator" and device == "cuda":
         raise OptionError(f"plan: {row.name}=emulator has no place on device=cuda: say device=emulator, or device=cpu")
-    if not is_there(row, place):
+    if not has_file_of_row(row, place):
         raise OptionError(f"plan: {row.name} has no version for {place}")
-    module = file_of(place, row.name)
+    module = import_backend_file(place, row.name)
     function = vars(module)[f"{row.op}_{choice}" if choice in ("naive", "rounded") else row.op]
     if device != "cpu":
         return function if place == "cuda" else OnHost(function)
     return InEmulator(function) if choice == "emulator" else function
 
 
-def file_of(place: str, name: str) -> ModuleType:
+def import_backend_file(place: str, name: str) -> ModuleType:
     """A file of a backend. Raises CompiledCodeError where it is compiled, and there is no folder to keep that in."""
     try:
         return importlib.import_module(f"minidecode.{place}.{name}")
@@ -403,7 +403,7 @@ def file_of(place: str, name: str) -> ModuleType:
 
 
 @functools.cache
-def is_there(row: Row, place: str) -> bool:
+def has_file_of_row(row: Row, place: str) -> bool:
     """Whether a backend has a file for the row."""
     return importlib.util.find_spec(f"minidecode.{place}.{row.name}") is not None
 
@@ -416,7 +416,7 @@ def op_names() -> list[str]:
 
 
 @functools.cache
-def homes(package) -> dict[str, ModuleType]:
+def files_of_ops(package) -> dict[str, ModuleType]:
     """The file of each op in a backend: the one that defines it, not one that imports it from there.
 
     A user function may stand in the op's place already: it comes from no file of minidecode.
@@ -431,9 +431,9 @@ def homes(package) -> dict[str, ModuleType]:
     return modules
 
 
-def backend(package) -> dict[str, Callable[..., Any]]:
+def functions_of_backend(package) -> dict[str, Callable[..., Any]]:
     """The ops that a backend's files define, looked up afresh, so that what is rebound there is what runs."""
-    return {name: vars(module)[name] for name, module in homes(package).items()}
+    return {name: vars(module)[name] for name, module in files_of_ops(package).items()}
 
 
-homes(reference)  # before anyone can rebind an op
+files_of_ops(reference)  # before anyone can rebind an op

@@ -27,7 +27,7 @@ from ..device.launch import counted_launches
 from ..device.user_functions import describe_function, find_function
 from ..errors import InputError, NumericalError, OptionError, pip_install, shown
 from ..options.checks import Whole
-from ..plan import file_of, is_there
+from ..plan import has_file_of_row, import_backend_file
 from .machines import MACHINES, Machine, known_machines, this_machine
 from .verified import Watched, roofline_alarm, time_verified
 
@@ -297,7 +297,7 @@ def name_of_processor() -> str:
     return f"{name} {architecture}" if name not in ("", architecture) else architecture
 
 
-def side_by_side(files: dict[str, list[Comparison]]) -> str:
+def table_of_comparisons(files: dict[str, list[Comparison]]) -> str:
     """Recorded comparisons as one table: a column of medians for each file, with the speed over its own naive version.
 
     What one file has and another has not is left blank. Figures of different shapes are not set beside each other.
@@ -368,9 +368,9 @@ def implementations(row: Row) -> dict[str, Callable]:
     """Label -> function: naive, other ways in NumPy, reference, cpu, and every version of the kernel."""
     functions = {}
     for backend in ("reference", "cpu", "cuda"):
-        if not is_there(row, backend):
+        if not has_file_of_row(row, backend):
             continue
-        module = file_of(backend, row.name)
+        module = import_backend_file(backend, row.name)
         versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
         for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..catalog import Cost, sum_of_costs
 from ..runtime.arena import Extent
-from ..runtime.footprint import available_bytes, footprint, in_units
+from ..runtime.footprint import available_bytes, footprint, format_bytes
 from ..runtime.receipt import Receipt
 from .machines import Machine
 from .rungs import Setting, Work, run_ids, weights_bytes
@@ -70,7 +70,8 @@ class Frontier:
         cells = {(c.method, c.batch): c for c in self.cells if c.machine == machine}
         batches, here = sorted({b for _, b in cells}), machine == HERE
         where = "this machine" if here else f"{machine}, predicted (the least time of its ops, summed)"
-        lines = [f"batch sizes on {where}: {in_units(self.caps[machine])} beside {in_units(self.weights)} of weights",
+        lines = [f"batch sizes on {where}: {format_bytes(self.caps[machine])} beside"
+                 f" {format_bytes(self.weights)} of weights",
                  f"{'samples/s':<10}" + "".join(f" {m:>21}" for m in METHODS)]  # fmt: skip
         for batch in batches:
             row = [cells.get((m, batch)) for m in METHODS]
@@ -89,11 +90,11 @@ def _cell_of_table(cell: Cell | None) -> str:
     if cell is None:
         return ""
     if cell.state == OUT:
-        return f"OOM (needs {in_units(cell.needs)})"
+        return f"OOM (needs {format_bytes(cell.needs)})"
     if cell.state == FITS:
-        return f"fits ({in_units(cell.needs)})"
+        return f"fits ({format_bytes(cell.needs)})"
     digits = 2 if cell.samples_per_second < 1000 else 0
-    return f"{cell.samples_per_second:,.{digits}f} ({in_units(cell.needs)})"
+    return f"{cell.samples_per_second:,.{digits}f} ({format_bytes(cell.needs)})"
 
 
 def explore(
@@ -131,7 +132,7 @@ def footprint_of_batch(work: Work, setting: Setting, batch: int) -> int:
     longest, new = max(map(len, work.ids)), work.options["max_new_tokens"]
     prompt, source = (1, longest) if work.model.is_encoder_decoder else (longest, 0)
     extent = Extent(batch, source, prompt, new, prompt + new)
-    options = work.model.options(**work.options_of(setting))
+    options = work.model.options(**work.options_for_setting(setting))
     return footprint(work.model, setting.plan, extent, options).total
 
 
@@ -158,7 +159,7 @@ def measure_cells(work: Work, settings: dict[str, Setting], cap: int, repeats: i
             if cell.needs > cap:
                 cell.state = OUT
             elif left is not None and cell.needs > left:
-                cell.why = f"this machine has {in_units(left)} left"
+                cell.why = f"this machine has {format_bytes(left)} left"
             elif 2 * before > cell_seconds:
                 cell.why = f"it would take more than {cell_seconds:g} s"
             else:

@@ -27,9 +27,9 @@ from ..errors import InputError, NumericalError, OptionError, counted
 from ..methods.loaded import refuse_other_than_model
 from ..model import Model
 from ..options.checks import Number, Whole
-from ..runtime.footprint import in_units, read_budget
+from ..runtime.footprint import format_bytes, parse_budget
 from ..runtime.receipt import Receipt
-from ..search.compiled import tell_when_compiling, timing_compilations
+from ..search.compiled import call_when_compiling, timing_compilations
 from .compare import describe_machine
 from .frontier import Frontier, explore, wrap_text
 from .machines import MACHINES, Machine, known_machines, this_machine
@@ -114,7 +114,7 @@ class Step:
     timed_once: bool = False  # because the seconds that the ladder may take were over
 
     @property
-    def outcome(self) -> str:
+    def outcome_in_words(self) -> str:
         """The outcome of a slower rung, in words. By noise it may lose its trial and win the turns, or the reverse."""
         if self.carried:
             return "slower, but its trial was too close to tell, so it is kept"
@@ -179,11 +179,13 @@ class Ladder:
         median, least, most = s.seconds
         spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
         tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
-        why = "\n" + wrap_text(f"  {s.outcome}. {s.why[:1].upper()}{s.why[1:]}.", further="  ") if s.why else ""
+        why = (
+            "\n" + wrap_text(f"  {s.outcome_in_words}. {s.why[:1].upper()}{s.why[1:]}.", further="  ") if s.why else ""
+        )
         why += "\n  timed once: no time was left for more (--seconds)" if s.timed_once else ""
         return (
             f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
-            f" {tokens if s.builds_on else '':>10} {in_units(s.memory_bytes):>8} {in_units(s.peak_bytes):>8}"
+            f" {tokens if s.builds_on else '':>10} {format_bytes(s.memory_bytes):>8} {format_bytes(s.peak_bytes):>8}"
             f"{why}"
         )
 
@@ -205,7 +207,7 @@ class Ladder:
 
     def _note_lines(self) -> str:
         weights = ", ".join(
-            f"{in_units(w)} in {d}" for d, w in {s.dtype: s.weights_bytes for s in self.measured}.items()
+            f"{format_bytes(w)} in {d}" for d, w in {s.dtype: s.weights_bytes for s in self.measured}.items()
         )
         m = self.machine
         notes = [
@@ -303,7 +305,7 @@ def ladder(
             " last token, and rungs change the steps between"
         )
     load = load_average()
-    cap = read_budget(memory_budget)
+    cap = parse_budget(memory_budget)
     if memory_budget is not None and cap is None:
         reason = "is no limit" if memory_budget == "none" else "is not known on this system"
         raise OptionError(
@@ -379,7 +381,7 @@ class Clock:
         self.compiling = 0.0  # seconds that do not count: later runs on this machine find the code on disk
 
     @property
-    def seconds_gone(self) -> float:
+    def seconds_without_compiling(self) -> float:
         return time.perf_counter() - self.began - self.compiling
 
     @contextmanager
@@ -387,18 +389,21 @@ class Clock:
         """tell: called when the compiler starts, if it does."""
         seconds: list[float] = []
         try:
-            with timing_compilations(True) as seconds, tell_when_compiling(tell):
+            with timing_compilations(True) as seconds, call_when_compiling(tell):
                 yield
         finally:
             self.compiling += sum(seconds)
 
     def has_seconds_left(self, seconds: float) -> bool:
         """Whether this many seconds are left."""
-        return self.seconds_gone + seconds <= self.seconds
+        return self.seconds_without_compiling + seconds <= self.seconds
 
-    def left_after(self, done: int, total: int) -> str:
+    def describe_seconds_left(self, done: int, total: int) -> str:
         """An estimate, in words, when this share of the work is done."""
-        left = min(self.seconds_gone / done * (total - done), max(self.seconds - self.seconds_gone, 0.0))
+        left = min(
+            self.seconds_without_compiling / done * (total - done),
+            max(self.seconds - self.seconds_without_compiling, 0.0),
+        )
         return f"about {left:.0f} s left"
 
 
@@ -472,7 +477,7 @@ def climb_rungs(
             steps.append(Step(rung.name, rung.paper, not_run=NO_TIME))
             progress(done)
             continue
-        announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.left_after(done - 1, count)}")
+        announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.describe_seconds_left(done - 1, count)}")
         compiling = f"compiling for {rung.name}: once on this machine, and not counted in --seconds"
         try:
             with clock.stopped_while_compiling(lambda said=compiling: announce(said)):
@@ -545,7 +550,7 @@ def try_rung(work: Work, rung: Rung, setting: Setting, before: Climbed | None, p
         overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size,
         ran=check_switch_was_on(again, rung), peak_bytes=peak,
         memory_bytes=max(r.cache_peak_bytes for r in again.receipts),
-        weights_bytes=weights_bytes(work.model_of(setting.dtype)),
+        weights_bytes=weights_bytes(work.model_stored_as(setting.dtype)),
         cost=vars(sum_of_costs(cost for r in first.receipts for cost in costs_in_receipt(r))),
     )  # fmt: skip
     if before is not None:
@@ -714,7 +719,7 @@ def why_slower(mine: Climbed, before: Climbed, here: Machine) -> str:
         f"the cost model expects at least {whole_now:.1f} ms, and {whole_then:.1f} ms for the rung before",
         f"measured, the stage {grown!r} went from {1e3 * then.get(grown, 0):.0f} to {1e3 * now.get(grown, 0):.0f} ms",
     ]
-    if (before_bytes := in_units(b.peak_bytes)) != (now_bytes := in_units(a.peak_bytes)):
+    if (before_bytes := format_bytes(b.peak_bytes)) != (now_bytes := format_bytes(a.peak_bytes)):
         notes.append(f"peak memory went from {before_bytes} to {now_bytes}")
     if a.seconds[1] <= b.seconds[2] and b.seconds[1] <= a.seconds[2]:
         notes.append(f"the times overlap ({_span_of_turns(a)}; before: {_span_of_turns(b)})")
@@ -729,7 +734,8 @@ def stage_that_grows_most(now: dict[str, list[Cost]], then: dict[str, list[Cost]
     decides = "arithmetic" if a.operations > here.balance * a.bytes else "memory"
     return (
         f"{stage} does {a.operations / 1e6:,.0f} million operations (before: {b.operations / 1e6:,.0f}) and moves "
-        f"{in_units(a.bytes)} (before: {in_units(b.bytes)}). That is {a.operations / max(a.bytes, 1):.1f} operations "
+        f"{format_bytes(a.bytes)} (before: {format_bytes(b.bytes)}). That is"
+        f" {a.operations / max(a.bytes, 1):.1f} operations "
         f"per byte. This machine does {here.balance:.1f} in the time of a byte, so {decides} is the limit. The cost "
         f"model expects at least {1e3 * least[stage][0]:.1f} ms (before: {1e3 * least[stage][1]:.1f} ms)"
     )

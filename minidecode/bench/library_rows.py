@@ -14,7 +14,7 @@ import numpy as np
 
 from ..cuda import linear
 from ..device.arrays import copy_to_device
-from ..device.graphs import capture
+from ..device.graphs import capture_and_run
 from ..device.low_precision import stored_weight
 from ..device.matmul import cublas_functions
 from ..ops import Weight
@@ -65,7 +65,7 @@ def measure_crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Cross
             run = _make_multiplier_by_all(product, x_RX, weights)
             run()  # compiles
             runs.append(run)  # with the array that a graph writes to
-            calls[way] = (capture(device, run)[0].launch if captured else run), ()
+            calls[way] = (capture_and_run(device, run)[0].launch if captured else run), ()
         timed = time_by_turns(calls, sizes.turns, wait)
         microseconds[rows] = {t.implementation: round(1e6 * t.median / copies, 3) for t in timed}
     return Crossing(stored, first_faster_rows(microseconds), microseconds, captured)

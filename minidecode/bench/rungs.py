@@ -175,7 +175,7 @@ class Work:
             ids = [model.tokenize(text, resolved, truncate=None) for text in given]
         return cls(model, ids, given, options)
 
-    def model_of(self, dtype: str) -> Model:
+    def model_stored_as(self, dtype: str) -> Model:
         """The model, or the same one with its products' weights stored in low precision."""
         if dtype == self.model.dtype:
             return self.model
@@ -185,7 +185,7 @@ class Work:
             self.models[dtype] = other
         return self.models[dtype]
 
-    def options_of(self, setting: Setting) -> dict[str, Any]:
+    def options_for_setting(self, setting: Setting) -> dict[str, Any]:
         drafts = {"prompt_lookup_num_tokens": setting.drafts} if setting.drafts else {}
         return self.options | {"no_repeat_ngram_size": setting.no_repeat_ngram_size} | drafts
 
@@ -219,13 +219,13 @@ class Run:
 
 def run_texts(work: Work, setting: Setting) -> Run:
     """All texts, through the pipeline's stages where there is a tokenizer: one after the other, or side by side."""
-    model, receipts = work.model_of(setting.dtype), []
+    model, receipts = work.model_stored_as(setting.dtype), []
     if work.texts is None:
         return run_ids(work, setting)
     started = time.perf_counter()
     lines = generate_lines(
         model, work.texts, batch_size=setting.batch_size, sort_window=1, overlap=setting.overlap,
-        plan=setting.plan, memory_budget=None, on_batch=receipts.append, **work.options_of(setting),
+        plan=setting.plan, memory_budget=None, on_batch=receipts.append, **work.options_for_setting(setting),
     )  # fmt: skip
     tokens = [line.token_ids[0].tolist() for line in lines]
     seconds = time.perf_counter() - started
@@ -238,7 +238,7 @@ def run_ids(work: Work, setting: Setting, costs: bool | CostOf = False, memory_b
 
     Raises MemoryBudgetError if a batch may take more than the budget.
     """
-    model, plan, options = work.model_of(setting.dtype), setting.plan, work.options_of(setting)
+    model, plan, options = work.model_stored_as(setting.dtype), setting.plan, work.options_for_setting(setting)
     started, tokens, receipts = time.perf_counter(), [], []
     for ids in work.batches(setting):
         out = model.generate(input_ids=ids, plan=plan, memory_budget=memory_budget, costs=costs, **options)
@@ -321,7 +321,7 @@ def is_tie(work: Work, number: int, one: Setting, other: Setting) -> bool:
     At the first step whose candidates differ, the two that stand at the same place must be as near in score as twice
     what rounding does to either; and until then each candidate must score alike on both sides.
     """
-    steps = [_trace_of_text(work, number, setting) for setting in (one, other)]
+    steps = [_trace_one_text(work, number, setting) for setting in (one, other)]
     error, unit = logit_error(work, number)
     for mine, theirs in zip(*steps, strict=False):
         allowed = 4 * score_bound(error, mine.step + 1, unit=unit)
@@ -344,13 +344,13 @@ def is_tie_of_greedy(work: Work, number: int, one: Run, other: Run) -> bool:
     return bool(abs(logits_V[a[x]] - logits_V[b[x]]) <= 2 * logit_error(work, number)[0])
 
 
-def _trace_of_text(work: Work, number: int, setting: Setting) -> list[TraceStep]:
+def _trace_one_text(work: Work, number: int, setting: Setting) -> list[TraceStep]:
     """The search of one text in its batch."""
     size = min(setting.batch_size, len(work.ids))
     first = number // size * size
-    out = work.model_of(setting.dtype).generate(
+    out = work.model_stored_as(setting.dtype).generate(
         input_ids=work.ids[first : first + size], plan=setting.plan, trace=True, memory_budget=None,
-        **work.options_of(setting),
+        **work.options_for_setting(setting),
     )  # fmt: skip
     return out.trace.of(number - first)
 

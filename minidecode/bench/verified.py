@@ -28,7 +28,7 @@ from ..conformance.check import results_with_changed
 from ..conformance.rows import row_module
 from ..device.user_functions import error_line
 from ..errors import RefusedError
-from ..plan import file_of
+from ..plan import import_backend_file
 from .machines import Machine
 
 TIMERS = (
@@ -59,7 +59,7 @@ class Watched:
 
     def __init__(self, row: Row):
         judges = sys.modules[__name__], sys.modules[results_with_changed.__module__], row_module(row.name)
-        modules = [time, threading, np, *judges, file_of("reference", row.name)]
+        modules = [time, threading, np, *judges, import_backend_file("reference", row.name)]
         self._names = [(m, name, value) for m in modules for name, value in vars(m).items() if callable(value)]
 
     def refuse_replaced(self, label: str) -> None:
@@ -101,7 +101,7 @@ class Submission:
             raise self._make_refusal("replaced the clock by which it is timed")
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
-        first = [_some_numbers(r) for r in results]
+        first = [_sample_numbers(r) for r in results]
         written = results_with_changed(self.row, result, given)
         at_return = tuple(r.copy() for r in written)
         self._refuse_threads(threads, tasks)
@@ -112,7 +112,9 @@ class Submission:
         _set_to_zero(expected)
         if what:
             time.sleep(WAIT)
-        if not all(map(_are_equal, first, map(_some_numbers, results))) or not all(map(_are_equal, at_return, written)):
+        if not all(map(_are_equal, first, map(_sample_numbers, results))) or not all(
+            map(_are_equal, at_return, written)
+        ):
             raise self._make_refusal("changed its result after it had returned: work was still running")
         if what:
             raise self._make_refusal(what)
@@ -243,7 +245,7 @@ def time_verified(
     inputs(n): arguments of the n-th values, on the host, which all of a turn get. ours: label -> (function, arguments
     where it wants them), of those. Raises RefusedError.
     """
-    reference = vars(file_of("reference", row.name))[row.op]
+    reference = vars(import_backend_file("reference", row.name))[row.op]
     submissions = {label: Submission(row, label, function, clock) for label, function in yours.items()}
     seconds: dict[str, list[float]] = {label: [] for label in (*ours(inputs(0)), *yours)}
     rng = np.random.default_rng(0)
@@ -259,7 +261,7 @@ def time_verified(
             if label in submissions:
                 took = submissions[label].time_call(arguments, expected_results)
             else:
-                took = _seconds_of_ours(*calls[label], synchronize, clock)
+                took = _time_our_call(*calls[label], synchronize, clock)
             if turn > 0:
                 seconds[label].append(took)
         for submission in submissions.values():
@@ -269,7 +271,7 @@ def time_verified(
     return seconds, list(submissions.values())
 
 
-def _seconds_of_ours(function: Callable, arguments: tuple, synchronize: Callable, clock: Callable) -> float:
+def _time_our_call(function: Callable, arguments: tuple, synchronize: Callable, clock: Callable) -> float:
     """The seconds of a call on a copy. Its results are wiped, those in the copy too: the next function could be handed
     them.
     """
@@ -310,7 +312,7 @@ def copy_into(given: Any, fresh: Any) -> Any:
     return fresh
 
 
-def _some_numbers(array: np.ndarray) -> np.ndarray:
+def _sample_numbers(array: np.ndarray) -> np.ndarray:
     """A few numbers of it, from the first to the last, copied."""
     places = np.linspace(0, max(array.size - 1, 0), min(SEEN_AT_ONCE, array.size)).astype(np.int64)
     return array.flat[places]

@@ -90,7 +90,7 @@ class ElCrossCache:
         dtype = {} if self.one_row_each else dtype_for_heads(q_RX, self.key_values.data.dtype)
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0), **dtype)
         if self.one_row_each:
-            return ops.attend_el(q_RHK, self.source.padded_once(ops), self.begin_B, *self.weights, self.heads.scale)
+            return ops.attend_el(q_RHK, self.source.pad_once(ops), self.begin_B, *self.weights, self.heads.scale)
         kv_RX = ops.linear(self.source.h_RD, self.key_values)
         _, k_RGK, v_RGU = ops.split_heads(kv_RX, self.key_values.bias, replace(self.heads, H=0), **dtype)
         offsets = self.target_offsets_X, self.source.offsets_X
@@ -100,7 +100,7 @@ class ElCrossCache:
         """Takes one row per beam from here on; nothing is copied for them."""
         self.one_row_each = True
         del self.target_offsets_X
-        self.source.padded_once(ops)  # before the steps, which all call the same ops
+        self.source.pad_once(ops)  # before the steps, which all call the same ops
 
     def keep_only(self, ops, stays_B, stays_R):
         """The sources of these sentences alone; the first layer that asks takes them for all."""

@@ -23,7 +23,7 @@ class Latent:
         self.memory_BX = memory_BX  # m of each layer, side by side
         self.addend_BD = addend_BD  # what is added to each embedding of the sentence
 
-    def picked(self, ops, pick_B) -> Latent:
+    def pick_sentences(self, ops, pick_B) -> Latent:
         """The latents of these sentences, in this order, each as often as it is named."""
         return Latent(ops.gather_rows(self.memory_BX, pick_B), ops.gather_rows(self.addend_BD, pick_B))
 

@@ -61,7 +61,7 @@ class QueryRows:
             put(_offsets_of_parts(query_end_B), device), put(seen_X, device), tuple(ends_X.tolist()),
         )  # fmt: skip
 
-    def groups(self):
+    def iterate_groups(self):
         """(first, last) of query rows whose keys are copied together."""
         first = 0
         while first < len(self.ends) - 1:
@@ -88,7 +88,7 @@ class QueryCache:
         R, X = kept_RX.shape
         if len(query_RX) == R:  # in turn: each pair is one more position of a table
             return ops.concat_step(kept_RX.reshape(R, 1, 1, X), query_RX.reshape(R, 1, X)).reshape(2 * R, X)
-        ops.places.read((kept_RX, query_RX))
+        ops.places.note_host_reads((kept_RX, query_RX))
         x_RX = np.empty_like(kept_RX, shape=(R + len(query_RX), X))
         x_RX[self.kept_X], x_RX[self.query_X] = kept_RX, query_RX
         return x_RX
@@ -136,12 +136,12 @@ class QueryCache:
         Keys stand newest first, so that their numbers are their distances. They are copied for each query row.
         """
         q_RHK, *query_parts = self.cache.cut_heads(ops, query_RX, heads)
-        ops.places.read((self.cache.k_RGK, self.cache.v_RGU, *query_parts))
+        ops.places.note_host_reads((self.cache.k_RGK, self.cache.v_RGU, *query_parts))
         k_RGK, v_RGU = (
             np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), query_parts, strict=True)
         )
         bias, ends, parts = heads.bias and reverse_position_bias(heads.bias), self.rows.ends, []
-        for first, last in self.rows.groups():
+        for first, last in self.rows.iterate_groups():
             seen_X = self.rows.seen_X[ends[first] : ends[last]]
             q_offsets_X = np.arange(last - first + 1, like=seen_X)
             k_offsets_X = np.asarray(ends[first : last + 1], like=seen_X) - ends[first]
@@ -150,7 +150,7 @@ class QueryCache:
                 k_offsets_X, heads.scale, False, None, bias and bias.of_rows(slice(first, last)),
             )  # fmt: skip
             parts.append(part)
-        ops.places.read(parts)
+        ops.places.note_host_reads(parts)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def expand(self, ops, beams: int, steps: int):

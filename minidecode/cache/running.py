@@ -37,7 +37,7 @@ class RunningRows:
         # By window (0: none), the first position that each row sees. last_R: the position that its step writes.
         self.begins = {0: np.zeros(self.capacity, np.int64)}
 
-    def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
+    def add_rows(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
         """Adds `rows` rows after the others, for texts that will be read -> row_X of each text.
 
         Returns None where they do not fit.
@@ -153,7 +153,7 @@ class RunningCache:
         for x_RGMX in self.blocks.first_rows(rows.stop):
             ops.reorder_cache(x_RGMX[rows], parent_X, self.rows.end_R[rows])
 
-    def begin_step(self, ops: Any) -> None:
+    def copy_shared_pages(self, ops: Any) -> None:
         """Prepares a step; it is not captured with it."""
 
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:

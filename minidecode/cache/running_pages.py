@@ -33,7 +33,7 @@ class PagedRows(RunningRows):
         self.tables = PageTables(self.pool, self.capacity, self.positions)
         self.source_R = self.target_R = np.zeros(0, np.int64)  # pages that each layer copies before it writes
 
-    def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
+    def add_rows(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
         """The pages of a text are taken once; rows that begin with it hold the same.
 
         Besides, each row needs a free page, for it writes one of its own in the next step.
@@ -41,7 +41,7 @@ class PagedRows(RunningRows):
         tables, begun = [self._look_up_published_pages(ids) for ids in texts], None
         needed = sum(pages_for(len(ids), self.page) - len(table) for ids, table in zip(texts, tables, strict=True))
         if needed + rows <= self.pool.available - self.number:
-            begun = super().begin(texts, rows, source_length)
+            begun = super().add_rows(texts, rows, source_length)
         if begun is None:
             for table in tables:
                 self.pool.release(table)
@@ -135,7 +135,7 @@ class PagedRunningCache(RunningCache):
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:
         """Tables have moved."""
 
-    def begin_step(self, ops: Any) -> None:
+    def copy_shared_pages(self, ops: Any) -> None:
         """Pages that a row is about to write, and others hold, are copied."""
         rows = self.rows
         if (rows.source_R != rows.target_R).any():

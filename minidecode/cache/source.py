@@ -20,7 +20,7 @@ class Source:
         self.N = longest_sentence_length(offsets_X) if N is None else N  # positions that sources are padded to
         self.h_BND: np.ndarray | None = None
 
-    def padded_once(self, ops):
+    def pad_once(self, ops):
         """h_BND, padded on the left, as it is stored; made at the first call, and the rows are given up for it."""
         if self.h_BND is None:
             h_RD = cast_for_cache(self.stored_as, self.h_RD)
@@ -28,7 +28,7 @@ class Source:
             self.h_RD = self.offsets_X = None
         return self.h_BND
 
-    def picked(self, ops, pick_X) -> Source:
+    def pick_sentences(self, ops, pick_X) -> Source:
         """Picks these sources, in this order, each as often as it is named: one for each beam, or those that go on."""
         places = np.split(np.arange(len(self.h_RD)), fetch(self.offsets_X)[1:-1])
         picked = [places[x] for x in pick_X]
@@ -39,7 +39,7 @@ class Source:
 
     def keep_only(self, ops, stays_B) -> None:
         """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""
-        assert self.h_BND is not None  # `padded_once` has made it
+        assert self.h_BND is not None  # `pad_once` has made it
         if len(self.h_BND) > len(stays_B):
             self.h_BND = ops.gather_rows(self.h_BND, stays_B)
 

@@ -11,7 +11,7 @@ from ..errors import InputError, MinidecodeError, OptionError
 from ..lines.records import decode_line
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
-from .progress_bar import progress_bar, tell_when_compiling
+from .progress_bar import announce_compiling, progress_bar
 from .search_flags import set_limit, with_search_options
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def chat(
             raise OptionError("num_return_sequences must be 1 in a chat: leave it out")
         first = [{"role": "system", "content": system}] if system is not None else []
         loaded.inputs.encode_chat([*first, {"role": "user", "content": "a"}])  # a model that cannot chat says so now
-        with tell_when_compiling(loaded.plan, quiet):
+        with announce_compiling(loaded.plan, quiet):
             _answer_each_line(Conversation(loaded, first, options))
 
 

@@ -43,7 +43,7 @@ def compare(
     measured in the same run (its roofline). A function of yours gets fresh values in each turn, and each of its results
     is compared.
     """
-    from ..bench.compare import side_by_side
+    from ..bench.compare import table_of_comparisons
 
     if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
@@ -54,7 +54,7 @@ def compare(
         files = _read_comparison_files(read, name)
         drawn = _comparisons_to_draw(files) if output is not None else {}
         if not as_json:
-            print(side_by_side(files))
+            print(table_of_comparisons(files))
     else:
         if output is not None and name is not None:
             _refuse_roofline_of_bytes(name)

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator, MutableMapping
 
 from ..catalog import CATALOG
-from ..plan import BACKENDS, BASES, CACHES, ROUNDED, STORED_AS, SWITCHES, is_there
+from ..plan import BACKENDS, BASES, CACHES, ROUNDED, STORED_AS, SWITCHES, has_file_of_row
 
 BREAKS = {"=", ":"}  # bash takes each of these as a word of its own
 
@@ -37,7 +37,7 @@ def values_of_plan_key(key: str) -> list[str]:
         row = CATALOG[key]
         optional = ["off", "auto"] if row.may_be_off else []
         places = {"naive": "reference", "emulator": "cuda"}
-        backends = [b for b in BACKENDS if is_there(row, places.get(b, b))] + ["rounded"] * (key in ROUNDED)
+        backends = [b for b in BACKENDS if has_file_of_row(row, places.get(b, b))] + ["rounded"] * (key in ROUNDED)
         return list(row.spelled) or optional + backends
     return list({"cache": CACHES, "cache_dtype": STORED_AS, **SWITCHES}.get(key, ()))
 

@@ -176,9 +176,9 @@ def _blas_libraries() -> list[dict[str, Any]]:
 def _compiled_code_record() -> dict[str, Any] | None:
     """The compiled functions on disk. None without Numba; the "error" where no folder can be written."""
     try:
-        from ..search.compiled import how_many_on_disk
+        from ..search.compiled import count_compiled
 
-        on_disk, functions = how_many_on_disk()
+        on_disk, functions = count_compiled()
     except ImportError:
         return None
     except (CompiledCodeError, OSError) as error:

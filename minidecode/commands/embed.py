@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError, counted
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, output_flag, warn_of_files
-from .progress_bar import progress_bar, tell_when_compiling
+from .progress_bar import announce_compiling, progress_bar
 from .read_texts import read_records_of_command
 from .whole_file import replacement_warning, whole_file
 
@@ -58,7 +58,7 @@ def embed(
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         started = time.perf_counter()
         given = [record["prompt"] for record in records]
-        with tell_when_compiling(loaded.plan, quiet):
+        with announce_compiling(loaded.plan, quiet):
             x_BD = loaded.encode(given, pooling=pooling, normalize=normalize, truncate=truncate, progress=report)
         seconds = time.perf_counter() - started
     was_there = output is not None and replacement_warning(output) != ""

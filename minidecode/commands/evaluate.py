@@ -16,7 +16,7 @@ from ..lines.pipeline import check_lines
 from ..plan import Plan
 from .completion import complete_dtype, complete_model, complete_plan
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, output_flag, warn_of_files
-from .progress_bar import progress_bar, tell_when_compiling
+from .progress_bar import announce_compiling, progress_bar
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
 from .whole_file import replacement_warning, whole_file
@@ -86,7 +86,7 @@ def evaluate(
             check_lines(one, records, jsonl=False, source=source, truncate=truncate, **options)
         answers, total = [], len(loaded) * len(plans) * len(prompts)
         compiled = next((p for p in plans if p.may_compile), plans[0])
-        with tell_when_compiling(compiled, quiet), progress_bar("generating", quiet, unit="texts") as report:
+        with announce_compiling(compiled, quiet), progress_bar("generating", quiet, unit="texts") as report:
             for ((name, _), one), p in itertools.product(loaded.items(), plans):
                 done = len(answers) * len(prompts)
                 answers.append(quality.answer_prompts(

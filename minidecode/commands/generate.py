@@ -13,8 +13,8 @@ import typer
 from ..errors import InputError, OptionError
 from ..files.lines import check_picture, path_to_write
 from ..lines.pipeline import CUT_CHAT, RunReceipt
-from ..lines.records import Line, merged_options, read_record, tokenize_line
-from ..runtime.footprint import read_budget
+from ..lines.records import Line, merge_options, read_record, tokenize_line
+from ..runtime.footprint import parse_budget
 from .completion import complete_model
 from .flags import (
     Debug,
@@ -30,7 +30,7 @@ from .flags import (
     warn_of_files,
 )
 from .generate_files import check_on_error, check_prompts, check_resume, failure_summary, run_lines
-from .progress_bar import progress_bar, tell_when_compiling
+from .progress_bar import announce_compiling, progress_bar
 from .prompts import Prompts, read_prompts_of_command
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -101,7 +101,7 @@ def generate(
     check_on_error(on_error, as_json)
     if logprobs is not None and not as_json:
         raise OptionError("logprobs come in JSON objects: say --json too")
-    read_budget(memory_budget)  # what is no amount is an error before a model is loaded
+    parse_budget(memory_budget)  # what is no amount is an error before a model is loaded
     if chat and truncate:
         raise OptionError(CUT_CHAT)
     _check_output_files(input, output, trace, timeline)
@@ -116,7 +116,7 @@ def generate(
         started = time.perf_counter()  # of the work: typing a prompt takes time
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         drafter = None if draft is None else load(draft, plan=plan, dtype=dtype, device=device)
-        resolved = loaded.options(**(merged_options(loaded, options, {}) if given.is_jsonl else options))
+        resolved = loaded.options(**(merge_options(loaded, options, {}) if given.is_jsonl else options))
         how = {"truncate": truncate, "memory_budget": memory_budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
@@ -124,7 +124,7 @@ def generate(
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
-        with tell_when_compiling(loaded.plan, quiet):
+        with announce_compiling(loaded.plan, quiet):
             if alone and not any(aside):
                 receipts, new_tokens, first_token_at = _generate_alone(loaded, drafter, given, resolved, how)
             else:
@@ -171,7 +171,7 @@ def _generate_alone(loaded, drafter, given: Prompts, resolved, how: dict[str, An
     printer = Printer(loaded.tokenizer, resolved, before, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
-        memory_budget=memory_budget, draft=drafter, **merged_options(loaded, how, line.options),
+        memory_budget=memory_budget, draft=drafter, **merge_options(loaded, how, line.options),
     )  # fmt: skip
     if printer:
         printer.finish()

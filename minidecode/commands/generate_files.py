@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import InputError, LineError, MinidecodeError, OptionError, counted
 from ..files.lines import RecordFile
 from ..lines.pipeline import ON_ERROR, RunReceipt, check_lines, generate_lines
-from ..lines.records import read_record, record_of
+from ..lines.records import make_line_renderer, read_record
 from .interrupts import Terminated
 from .prompts import Prompts
 from .resume import records_depend_on
@@ -88,7 +88,7 @@ def run_lines(
                 tell(warning)
             run = generate_lines(
                 model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, done=out.done,
-                render=record_of(as_json, model.tokenizer), keeps_order=not out.is_replaced, **settings,
+                render=make_line_renderer(as_json, model.tokenizer), keeps_order=not out.is_replaced, **settings,
             )  # fmt: skip
             run.receipt.failed = len(out.errors)
             run.receipt.failures = [LineError(error, line) for line, error in sorted(out.errors.items())]

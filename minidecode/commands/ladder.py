@@ -16,7 +16,7 @@ from ..files.lines import check_picture
 from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, output_flag, refuse_given_options
 from .interrupts import report_unless_interrupted
-from .progress_bar import Report, progress_bar, tell_without_terminal
+from .progress_bar import Report, make_announcer, progress_bar
 from .whole_file import whole_file
 
 WORK = (
@@ -72,7 +72,7 @@ def ladder(
     from ..bench.ladder import ladder as run
     from ..bench.ladder import read_ladder
     from ..bench.machines import known_machines
-    from ..runtime.footprint import read_budget
+    from ..runtime.footprint import parse_budget
 
     if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
@@ -83,7 +83,7 @@ def ladder(
         measured = read_ladder(read)
     else:
         known_machines(machine or ())
-        read_budget(memory_budget)
+        parse_budget(memory_budget)
         if memory_budget is None:
             refuse_given_options(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
         given = {name for name in WORK if context.get_parameter_source(name).name == "COMMANDLINE"}
@@ -91,7 +91,7 @@ def ladder(
             seconds = DEFAULT_SECONDS
         started = time.perf_counter()
         with np.errstate(all="ignore"), progress_bar("loading", quiet) as report:
-            announce = _make_name_reporter(report) if report.is_shown else tell_without_terminal("ladder", quiet)
+            announce = _make_name_reporter(report) if report.is_shown else make_announcer("ladder", quiet)
             loaded = _load_model(model, random_weights)
             measured = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,

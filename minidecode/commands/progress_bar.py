@@ -53,7 +53,7 @@ def progress_bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
 
 
 @contextlib.contextmanager
-def tell_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
+def announce_compiling(plan: Any, quiet: bool) -> Iterator[None]:
     """Tells in a line on stderr that the compiler starts, when it first does: seconds to a minute pass without output.
 
     plan: of the model, a `Plan`.
@@ -61,14 +61,14 @@ def tell_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
     if quiet or not plan.may_compile:
         yield
         return
-    from ..search.compiled import tell_when_compiling
+    from ..search.compiled import call_when_compiling
 
     said = "minidecode: compiling code for this plan, once on this machine"
-    with tell_when_compiling(lambda: print(said, file=sys.stderr, flush=True)):
+    with call_when_compiling(lambda: print(said, file=sys.stderr, flush=True)):
         yield
 
 
-def tell_without_terminal(label: str, quiet: bool) -> Callable[[str], None]:
+def make_announcer(label: str, quiet: bool) -> Callable[[str], None]:
     """Tells in a line on stderr what is about to run, where no progress bar shows that something does."""
     if quiet or sys.stderr.isatty():
         return lambda what: None

@@ -73,7 +73,7 @@ def score(
         done = [line for line in lines if not line.error]
         if not done:
             raise run.receipt.failures[0]
-        scores = Scores.joined([line.scores for line in done])
+        scores = Scores.join([line.scores for line in done])
     if as_json:
         texts = [_line_as_dict(line, loaded.tokenizer) for line in lines]
         print(json.dumps({"texts": texts, "all": _scores_as_dict(scores)}, ensure_ascii=False))

@@ -17,7 +17,7 @@ from ..options.table import ROWS, OptionTable
 from .completion import complete_dialect
 
 
-def _take_extra_flags(
+def _extra_flags(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
                                            " left, sources on the right.")] = False,
     ignore_generation_config: Annotated[bool, typer.Option("--ignore-generation-config",
@@ -55,7 +55,7 @@ def _flag_name(name: str) -> str:
 
 def _all_flags() -> list[inspect.Parameter]:
     """Returns the flags of a search: those beside the options, then each option that a command line can say."""
-    extra = inspect.signature(_take_extra_flags, eval_str=True).parameters.values()
+    extra = inspect.signature(_extra_flags, eval_str=True).parameters.values()
     names = [f.name for f in dataclasses.fields(OptionTable) if ROWS[f.name].check.flag is not None]
     return [*extra, *map(_make_flag_parameter, names)]
 
@@ -76,7 +76,7 @@ def with_search_options(command):
         ignored = given.pop("ignore_generation_config")
         loading = {name: given.pop(name) for name in ("task", "source_lang", "target_lang")}
         defaults = {"generation_config": False if ignored else None} | loading
-        return command(**arguments, options=_values_given(given), defaults=defaults)
+        return command(**arguments, options=_options_from_flags(given), defaults=defaults)
 
     parameters[at:at] = flags
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
@@ -91,7 +91,7 @@ def set_limit(options: dict[str, Any], new_tokens: int) -> None:
         options["max_new_tokens"] = new_tokens
 
 
-def _values_given(given: dict[str, Any]) -> dict[str, Any]:
+def _options_from_flags(given: dict[str, Any]) -> dict[str, Any]:
     """What was set, as `generate` takes it."""
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
         if given[new] is not None and given[whole] is not None:

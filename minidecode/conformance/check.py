@@ -136,7 +136,7 @@ def check(
     asked = row_module(name)
     strategy, all_planted = (
         asked.draw_inputs(),
-        [arguments_for_function(implementation, case) for case in asked.planted_cases()],
+        [drop_unused_bias(implementation, case) for case in asked.planted_cases()],
     )
     some_planted = all_planted if planted is None else draw_evenly(all_planted, planted)
     large = asked.large_cases()
@@ -168,7 +168,7 @@ def check(
     )  # fmt: skip
     @given(strategy)
     def judge_random(arguments: tuple) -> None:
-        judge_case(arguments_for_function(implementation, arguments))
+        judge_case(drop_unused_bias(implementation, arguments))
 
     failure = None
     with traced_launches():
@@ -201,7 +201,7 @@ def check(
     if failure is None and refused:
         failure = Failure({}, refused[0])
     warnings = [f"{kernel}: {note}" for kernel, note in remarks if note.kind == "warning"]
-    where = where_it_ran(device, is_emulated, bool(kernels))
+    where = describe_where_it_ran(device, is_emulated, bool(kernels))
     return Verdict(name, label, tried[0], failure, warnings, left_out, where, len(all_planted) - len(some_planted))
 
 
@@ -223,7 +223,7 @@ def choose_device(implementation: Callable[..., Any]) -> str:
     return chosen_device("auto")
 
 
-def where_it_ran(device: str, is_emulated: bool, has_kernels: bool) -> str:
+def describe_where_it_ran(device: str, is_emulated: bool, has_kernels: bool) -> str:
     """A line of the verdict; nothing of a function without kernels."""
     if device != "cpu":
         place = "the GPU" if device == "cuda" else "the emulated device"
@@ -253,7 +253,7 @@ class OnDevice:
         return memories.result_on_host(result)
 
 
-def arguments_for_function(function: Callable[..., Any], arguments: tuple) -> tuple:
+def drop_unused_bias(function: Callable[..., Any], arguments: tuple) -> tuple:
     """The arguments without a position bias, if the function has no parameter for it.
 
     Such a function serves models that have none.
@@ -324,10 +324,10 @@ def find_mistake(
     for (name, before), (_, after) in zip(arrays_of(row, arguments), arrays_of(row, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
-    for name in _names_returned_too(row, arguments):
+    for name in _changed_and_returned(row, arguments):
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
             return Mistake(f"It must change {name} in place and return it.")
-    return _find_difference(row, result, given, *arguments_as_judged(row, implementation, arguments), promised)
+    return _find_difference(row, result, given, *oracle_arguments_and_slack(row, implementation, arguments), promised)
 
 
 def find_mistake_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
@@ -347,7 +347,7 @@ def find_mistake_with_out(row: Row, implementation: Callable[..., Any], argument
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
     return _find_difference(
-        row, out if len(out) > 1 else out[0], given, *arguments_as_judged(row, implementation, arguments)
+        row, out if len(out) > 1 else out[0], given, *oracle_arguments_and_slack(row, implementation, arguments)
     )
 
 
@@ -366,7 +366,7 @@ def find_mistake_in_a_hurry(
     return None
 
 
-def arguments_as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) -> tuple[tuple, int]:
+def oracle_arguments_and_slack(row: Row, implementation: Callable[..., Any], arguments: tuple) -> tuple[tuple, int]:
     """The arguments as the oracle gets them, and by how much its bound is multiplied.
 
     Of functions that round x to float16 (device/low_precision.py: `rounding`) the oracle gets x rounded. Tensor cores
@@ -397,13 +397,13 @@ def _float_dtype_of(row: Row, arguments: tuple) -> np.dtype | None:
     return np.dtype(np.float32) if first == np.float16 and row.contract == "tolerance" else first
 
 
-def _names_returned_too(row: Row, arguments: tuple) -> list[str]:
+def _changed_and_returned(row: Row, arguments: tuple) -> list[str]:
     """The arguments that are changed in place and returned: by the result's name, or `add_to` where it is given."""
     given = arguments_of(row, arguments)
     return [n for n in row.changes if n in (*ops.RETURNS[row.op], "add_to") and given.get(n) is not None]
 
 
-def names_only_changed(row: Row) -> list[str]:
+def changed_but_not_returned(row: Row) -> list[str]:
     """The arguments that are changed in place and not returned: they are judged behind the results."""
     return [name for name in row.changes if name not in (*ops.RETURNS[row.op], "add_to")]
 
@@ -411,7 +411,7 @@ def names_only_changed(row: Row) -> list[str]:
 def results_with_changed(row: Row, result: Any, given: tuple) -> tuple:
     """The results, and behind them what has become of those arguments."""
     after = arguments_of(row, given)
-    return *_as_tuple(result), *(after[name] for name in names_only_changed(row))
+    return *_as_tuple(result), *(after[name] for name in changed_but_not_returned(row))
 
 
 def _find_difference(
@@ -442,7 +442,7 @@ def _find_difference(
         if broken:
             return Mistake(broken, is_of_value=True, is_right=True)
     else:
-        names, results = (*names, *names_only_changed(row)), results_with_changed(row, results, given)
+        names, results = (*names, *changed_but_not_returned(row)), results_with_changed(row, results, given)
         bounds = (times * bound for bound in _bounds_of_results(row, arguments))
         compared = zip(names, results, expected, bounds, strict=True)
         what = next(filter(None, (_first_beyond_bound(*each) for each in compared)), None)
@@ -466,7 +466,7 @@ def _first_beyond_bound(name: str, mine: np.ndarray, right: np.ndarray, bound: n
 def _bounds_of_results(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
-        return (0.0,) * (len(ops.RETURNS[row.op]) + len(names_only_changed(row)))
+        return (0.0,) * (len(ops.RETURNS[row.op]) + len(changed_but_not_returned(row)))
     return _as_tuple(row_module(row.name).error_bound(*copy.deepcopy(arguments)))
 
 

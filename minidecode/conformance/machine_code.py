@@ -76,7 +76,7 @@ class _Instruction:
         return self.name.partition(".")[0]
 
     @property
-    def loaded(self) -> int:
+    def loaded_bytes(self) -> int:
         """Bytes that it loads from global memory."""
         if self.operation not in ("LDG", "LD"):
             return 0
@@ -121,7 +121,7 @@ def count_instructions(sass: str) -> Counts:
     share = _shares_of_instructions(code, labels, 0, len(code))
     turn = dict(enumerate(_shares_of_instructions(code, labels, begin, end), begin))
     rest = {i: p for i, p in enumerate(share) if i not in turn}
-    loads = [i.loaded for i in body if i.loaded]
+    loads = [i.loaded_bytes for i in body if i.loaded_bytes]
     return Counts(
         instructions=len(code),
         branches=sum(i.operation == "BRA" for i in code),
@@ -130,12 +130,12 @@ def count_instructions(sass: str) -> Counts:
         has_loop=loop is not None, loop_instructions=len(body), loop_loads=len(loads), loop_bytes=sum(loads),
         loop_waits=len(waits), first_loads=first,
         turn_instructions=sum(turn.values()), turn_cycles=_issue_cycles(code, turn),
-        turn_loads=sum(p for i, p in turn.items() if code[i].loaded),
-        turn_bytes=sum(p * code[i].loaded for i, p in turn.items()),
+        turn_loads=sum(p for i, p in turn.items() if code[i].loaded_bytes),
+        turn_bytes=sum(p * code[i].loaded_bytes for i, p in turn.items()),
         turn_waits=sum(turn[begin + i] for i in waits),
         turn_others=sum(p for i, p in turn.items() if code[i].operation in OTHERS),
         rest_instructions=sum(rest.values()), rest_cycles=_issue_cycles(code, rest),
-        rest_others=sum(p for i, p in rest.items() if code[i].operation in OTHERS or code[i].loaded),
+        rest_others=sum(p for i, p in rest.items() if code[i].operation in OTHERS or code[i].loaded_bytes),
     )  # fmt: skip
 
 
@@ -159,8 +159,10 @@ def _main_loop(code: list[_Instruction], labels: dict[str, int]) -> slice | None
         begin = labels.get(target[1]) if target else None
         if begin is not None and begin < end:
             loops.append(slice(begin, end + 1))
-    loading = [loop for loop in loops if any(i.loaded for i in code[loop])]
-    return max(loading, key=lambda loop: (sum(i.loaded for i in code[loop]), loop.start - loop.stop), default=None)
+    loading = [loop for loop in loops if any(i.loaded_bytes for i in code[loop])]
+    return max(
+        loading, key=lambda loop: (sum(i.loaded_bytes for i in code[loop]), loop.start - loop.stop), default=None
+    )
 
 
 def _shares_of_instructions(code: list[_Instruction], labels: dict[str, int], begin: int, end: int) -> list[float]:
@@ -216,9 +218,9 @@ def _waits_for_loads(body: list[_Instruction]) -> tuple[list[int], int]:
         for i, instruction in enumerate(body):
             if pending & instruction.registers():
                 waits, first, issued, pending = [*waits, i], first or issued, 0, set()
-            if instruction.loaded and (destination := REGISTER.search(instruction.operands)):
+            if instruction.loaded_bytes and (destination := REGISTER.search(instruction.operands)):
                 begin = int(destination[1])
-                pending |= set(range(begin, begin + max(1, instruction.loaded // 4)))
+                pending |= set(range(begin, begin + max(1, instruction.loaded_bytes // 4)))
                 issued += 1
         first = first or issued
     return waits, first

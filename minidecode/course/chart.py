@@ -22,7 +22,7 @@ class Axis:
     ticks: Mapping[float, str] | Sequence[float]
     log: bool = True
 
-    def part(self, value: float) -> float:
+    def fraction(self, value: float) -> float:
         """How far along the axis a value lies, from 0 to 1. Raises ValueError for one beyond the ends."""
         low, high, at = (log10(v) if self.log else v for v in (self.low, self.high, value))
         part = (at - low) / (high - low)
@@ -42,11 +42,11 @@ class Chart:
         self.width, self.height = width - LEFT - RIGHT, height - TOP - BELOW
         c, bottom = self.canvas, TOP + self.height
         for value, word in _ticks_of_axis(x):
-            at = self.place(value, y.low)[0]
+            at = self.to_pixels(value, y.low)[0]
             c.line(at, bottom, at, bottom + 4)
             c.text(at, bottom + 17, word, anchor="middle")
         for value, word in _ticks_of_axis(y):
-            at = self.place(x.low, value)[1]
+            at = self.to_pixels(x.low, value)[1]
             c.line(LEFT - 4, at, LEFT, at)
             c.text(LEFT - 7, at + 4.5, word, anchor="end")
         c.line(LEFT, TOP, LEFT, bottom)
@@ -56,24 +56,24 @@ class Chart:
         for k, line in enumerate(notes):
             c.text(8, height + 12 + 18 * k, line)
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
+    def to_pixels(self, x: float, y: float) -> tuple[float, float]:
         """A point in pixels."""
-        return LEFT + self.width * self.x.part(x), TOP + self.height * (1 - self.y.part(y))
+        return LEFT + self.width * self.x.fraction(x), TOP + self.height * (1 - self.y.fraction(y))
 
     def line(self, points: Sequence[tuple[float, float]], *, thick: float = 2, dashed: bool = False) -> None:
         """Straight from point to point."""
-        placed = [self.place(*p) for p in points]
+        placed = [self.to_pixels(*p) for p in points]
         for (x1, y1), (x2, y2) in pairwise(placed):
             self.canvas.line(x1, y1, x2, y2, thick=thick, dashed=dashed)
 
     def mark(self, x: float, y: float, letter: str, fill: str = "strong", *, tip: str = "") -> None:
         """A small box with a letter, which a list below the chart explains."""
-        at, up = self.place(x, y)
+        at, up = self.to_pixels(x, y)
         self.canvas.cell(at - MARK / 2, up - MARK / 2, fill, letter, width=MARK, height=MARK, tip=tip)
 
     def word(self, x: float, y: float, words: str, *, anchor: str = "start", offset: float = 0) -> None:
         """Words above a place, this many pixels beside it, moved inwards where they would leave the canvas."""
-        at, up = self.place(x, y)
+        at, up = self.to_pixels(x, y)
         at, wide = at + offset, LETTER * len(words)
         if anchor == "start":
             at = min(at, self.canvas.width - wide - 2)

@@ -61,7 +61,7 @@ def _update_beams(
             if finishes:
                 _enter_finished(finished, score_C[c] / norm, new, W + c)
         for w in range(W):
-            c = next_that_goes(kept_BW[b, :w], ends_C, going_C, in_order)
+            c = find_next_beam(kept_BW[b, :w], ends_C, going_C, in_order)
             kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
             running_score_BW[b, w] = going_C[c]
 
@@ -99,7 +99,7 @@ def _enter_finished(finished, score, length, slot):
 
 
 @njit(cache=True)
-def next_that_goes(kept_X, ends_C, going_C, in_order):
+def find_next_beam(kept_X, ends_C, going_C, in_order):
     """The first of the best candidates that is not kept yet; in order, the first that does not end."""
     best = -1
     for c in range(len(going_C)):

@@ -14,7 +14,7 @@ from ..reference.common.attention import (
 )
 from ..reference.common.softmax import softmax
 from .common.jit import REORDER, njit
-from .common.low_precision import cast_all, f32, in_bits
+from .common.low_precision import cast_all, f32, view_as_bits
 
 
 def attend_indirect(
@@ -26,14 +26,14 @@ def attend_indirect(
     q_RHK = np.ascontiguousarray(q_RHK)  # a view of what a product gave: where neighbours touch, vectors are loaded
     scores_RHM = np.empty((R, H, N + T), q_RHK.dtype)
     scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, cast=cast_all)
-    _scores(q_RHK, in_bits(k_RGTK), indirection_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
+    _scores(q_RHK, view_as_bits(k_RGTK), indirection_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
     if bias is not None:
         add_position_bias(scores_RHM, bias, distances_back(end_R + N, N + T))
     mask_scores(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
     mask_scores(scores_RHM[:, :, N:], begin_R, end_R)
     weights_RHM = softmax(scores_RHM)
     a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU, cast=cast_all)
-    _add_sums(weights_RHM[:, :, N:], in_bits(v_RGTU), indirection_RT, a_RHU)
+    _add_sums(weights_RHM[:, :, N:], view_as_bits(v_RGTU), indirection_RT, a_RHU)
     return join_heads(a_RHU, out)
 
 

@@ -27,7 +27,7 @@ from ..device.weight_blocks import is_in_blocks, pack_in_panels
 from ..reference import linear as reference
 from .common import block_gemm
 from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, SUMS_MOVE, count_call
-from .common.low_precision import cast_all, in_bits
+from .common.low_precision import cast_all, view_as_bits
 from .common.panel_gemm import multiply_floats
 from .common.skinny_gemm import multiply
 
@@ -69,7 +69,7 @@ def _linear_panels(x_RX, weight, add_to=None, out=None):
     in_blocks = is_in_blocks(weight)
     weight = pack_in_panels(weight) if in_blocks and weight.layout == "oi" else weight
     y_RX, shape = out if add_to is None else add_to, (len(x_RX), weight.outputs)
-    fits = _takes_sums(y_RX, shape, x_RX)
+    fits = _can_hold_sums(y_RX, shape, x_RX)
     sums_RX = y_RX if fits else np.empty(shape, np.float32)
     if sums_RX.size:
         count_call(block_gemm.KIND.name if in_blocks else COMPILED)
@@ -82,7 +82,7 @@ def _linear_panels(x_RX, weight, add_to=None, out=None):
     return y_RX
 
 
-def _takes_sums(y_RX, shape, x_RX):
+def _can_hold_sums(y_RX, shape, x_RX):
     """Whether tiles may write their sums into y: contiguous float32, and nothing that later tiles read of x."""
     return (
         y_RX is not None and y_RX.shape == shape and y_RX.dtype == np.float32 and y_RX.flags.c_contiguous
@@ -102,10 +102,10 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     """The loops of skinny_gemm.py for any number of rows; x is float32. Each task of a worker is a range of outputs."""
     if is_in_blocks(weight):
         return _linear_panels(x_RX, weight, add_to, out)
-    data = np.ascontiguousarray(in_bits(weight.data))
+    data = np.ascontiguousarray(view_as_bits(weight.data))
     shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
     scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)
-    fits = _takes_sums(out, shape, x_RX)
+    fits = _can_hold_sums(out, shape, x_RX)
     y_RX = out if fits else np.empty(shape, np.float32)
     if y_RX.size:
         per_task = _outputs_per_task(weight.layout, data.nbytes, *shape)

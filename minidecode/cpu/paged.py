@@ -12,7 +12,7 @@ import numpy as np
 from ..device.capture import capturable, contiguous_array
 from ..reference.common.attention import join_heads
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
-from .common.low_precision import in_bits
+from .common.low_precision import view_as_bits
 from .common.position_bias import add_bias, bias_arrays
 from .common.softmax import softmax_in_place
 from .common.tasks import in_tasks
@@ -24,7 +24,7 @@ def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=No
     """Head after head, page after page."""
     (R, H, K), (G, _, U) = q_RHK.shape, v_XGMU.shape[1:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
-    cache = [contiguous_array(in_bits(x)) for x in (k_XGMK, v_XGMU)]
+    cache = [contiguous_array(view_as_bits(x)) for x in (k_XGMK, v_XGMU)]
     numbers = [contiguous_array(x, np.int64) for x in (table_RX, begin_R, end_R)]
     biases = bias_arrays(bias, q_RHK.dtype)
     arrays = contiguous_array(q_RHK), *cache, *numbers, *biases, q_RHK.dtype.type(scale), a_RHU

@@ -23,11 +23,11 @@ def _log_softmax(logits_RV, scores_RV, trouble_R):
         largest = largest_of(logits_RV[r])
         log_sum = logits_RV.dtype.type(np.log(sum_of_exponentials(logits_RV[r], largest)))
         trouble_R[r] = NOT_A_NUMBER if np.isnan(log_sum) else FINE
-        _take_off(logits_RV[r], largest, log_sum, scores_RV[r])
+        _subtract_log_sum(logits_RV[r], largest, log_sum, scores_RV[r])
 
 
 @njit(cache=True)
-def _take_off(logits_V, largest, log_sum, scores_V):
+def _subtract_log_sum(logits_V, largest, log_sum, scores_V):
     """A function of its own, of one loop: it runs on vectors."""
     for v in range(len(logits_V)):
         scores_V[v] = logits_V[v] - largest - log_sum

@@ -14,7 +14,7 @@ import numpy as np
 from ..device.capture import capturable, contiguous_array
 from ..reference.common.attention import join_heads
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
-from .common.low_precision import in_bits
+from .common.low_precision import view_as_bits
 from .common.position_bias import add_bias, bias_arrays
 from .common.softmax import softmax_in_place
 from .common.tasks import in_tasks
@@ -29,7 +29,7 @@ def attend_split(
     (R, H, K), (B, G, N, _), (T, U) = q_RHK.shape, prompt_k_BGNK.shape, v_RGTU.shape[2:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
     q_RHK, scale = contiguous_array(q_RHK), q_RHK.dtype.type(scale)  # queries are multiplied by it as they are read
-    cache = [contiguous_array(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
+    cache = [contiguous_array(view_as_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
     prompt_begin_B, begin_R, end_R = (contiguous_array(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
     bias_and_zero = bias_arrays(bias, q_RHK.dtype)
     arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, *bias_and_zero, scale, a_RHU

@@ -41,12 +41,12 @@ def write_flag_by_thread(done_X, trouble_X, parent_BW, model_trouble_R, flag):
 
     Grid 1, block 1. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam, and writes 8.
     """
-    seen = look_at_share(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
+    seen = flags_of_share(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
     flag[0] = encode_flag(seen[0], seen[1], seen[2], seen[3])
 
 
 @cuda.jit(device=True)
-def look_at_share(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
+def flags_of_share(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
     """(all done, some done, anything wrong, any beam moved) of the share of thread t."""
     all_done, some_done, is_wrong, moved, W = True, False, False, False, parent_BW.shape[1]
     for x in range(t, len(done_X), threads):
@@ -94,7 +94,7 @@ def write_flag_by_block(done_X, trouble_X, parent_BW, model_trouble_R, flag):
     Grid 1, block 128. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam, and writes 8.
     """
     t = cuda.threadIdx.x
-    all_mine, some_mine, is_wrong, moved = look_at_share(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
+    all_mine, some_mine, is_wrong, moved = flags_of_share(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
     all_done = cuda.syncthreads_and(int32(all_mine))
     some_done = cuda.syncthreads_or(int32(some_mine))
     any_wrong = cuda.syncthreads_or(int32(is_wrong))

@@ -317,7 +317,7 @@ def warp_per_output_blocks(x_RX, w_XX, scale_XX, scale_X, bias_X, biased, code, 
 
 
 @cuda.jit
-def cast_bytes(w_XX, w16_XX):
+def cast_int8_to_float16(w_XX, w16_XX):
     """Casts 16 int8 to float16, exactly.
 
     Grid ceil(loads / 128), block 128. A thread reads 16 bytes and writes 32.
@@ -528,7 +528,7 @@ def _multiply_bytes(x16_RX, weight, sums_RX, workspace=None):
         some_XX = weight.data[:, here] if is_io else weight.data[here]
         w16_XX = w16_X[: some_XX.size].reshape(some_XX.shape)
         if not is_io and inputs % LOAD == 0 and has_aligned_rows(some_XX) and has_aligned_rows(w16_XX):
-            launch(cast_bytes, -(-some_XX.size // LOAD // THREADS), THREADS, some_XX, w16_XX)
+            launch(cast_int8_to_float16, -(-some_XX.size // LOAD // THREADS), THREADS, some_XX, w16_XX)
         else:
             w16_XX[...] = some_XX
         matmul([(x16_RX, w16_XX if is_io else w16_XX.T, sums_RX[:, here])])
@@ -682,7 +682,7 @@ HALVES_OF = float16[:, ::1]
 IN_BLOCKS = [(stored[:, ::1], HALVES_OF) for stored in (int8, uint8)]
 SIGNATURES[warp_per_output_blocks] = [(ROWS_OF, *blocks, *ENDS_IN) for blocks in IN_BLOCKS]
 SIGNATURES[split_blocks] = [(*blocks, HALVES_OF, HALVES_OF, ROW) for blocks in IN_BLOCKS]
-SIGNATURES[cast_bytes] = [(int8[:, ::1], HALVES_OF)]
+SIGNATURES[cast_int8_to_float16] = [(int8[:, ::1], HALVES_OF)]
 TAIL = (ROW, boolean, int64, boolean, ROWS_OF)
 SIGNATURES[round_rows] = [(ROWS_OF, HALVES_OF, ROW)]
 SIGNATURES[round_unaligned_rows] = [(x_RX, HALVES_OF, ROW) for x_RX in (ROWS_OF, COLUMNS_OF)]

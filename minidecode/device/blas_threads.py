@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .cores import container_quota, usable_cores
-from .weight_blocks import numbers_in
+from .weight_blocks import count_numbers
 
 SET_BY_USERS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a core's cache
@@ -29,7 +29,7 @@ SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a 
 def has_small_products(weights: Any) -> bool:
     """Whether no layer multiplies by a matrix of more than `SMALL` numbers."""
     blocks = (*weights.blocks, *(weights.encoder.blocks if weights.encoder else ()))
-    return all(numbers_in(w) <= SMALL for block in blocks for w in vars(block).values() if hasattr(w, "layout"))
+    return all(count_numbers(w) <= SMALL for block in blocks for w in vars(block).values() if hasattr(w, "layout"))
 
 
 class _Holders:

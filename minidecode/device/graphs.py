@@ -22,7 +22,7 @@ from .launch import LAUNCHES, STREAM, OnHost
 from .matmul import (
     BY_CUPY,
     allocate_cublas_workspace,
-    cublas_handle_of_thread,
+    bind_cublas_handle,
     using_cublas_workspace,
     why_not_nvmath,
 )
@@ -67,7 +67,7 @@ class Captured:
         if self.graph is None:
             self.inputs = tuple(array.copy() for array in arrays)
             if why_not := self._try_to_capture(ops, run):
-                self.give_up()
+                self.forget_capture()
                 self.why_not = why_not
                 return self._run_uncaptured(ops, counts, run, arrays)
             counts.captured += 1
@@ -94,7 +94,7 @@ class Captured:
         counts.why_not = self.why_not or counts.why_not
         return result
 
-    def give_up(self) -> None:
+    def forget_capture(self) -> None:
         """Stops capturing: from here on the step runs as it is."""
         self.graph, self.result, self.inputs, self.beside, self.can_be = None, None, (), (), False
 
@@ -117,7 +117,7 @@ class Captured:
 
     def _capture(self, ops: Any, run: Callable[..., Any]) -> None:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
-        self.graph, self.result = capture(self.device, lambda: run(*self.inputs))
+        self.graph, self.result = capture_and_run(self.device, lambda: run(*self.inputs))
         self._kernels = Counter(LAUNCHES.get() or {}) - before
         self._held = ops.counts_since(counted)
 
@@ -126,7 +126,7 @@ class CaptureError(Exception):
     """CUDA has refused to capture what runs; nothing of it was done."""
 
 
-def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
+def capture_and_run(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     """(graph, result) of what `run` does on the device. It is done once, and once more at each graph.launch().
 
     `run` must have run before: kernels are compiled and loaded then, which no capture allows. Raises CaptureError
@@ -140,7 +140,7 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     import cupy
 
     MEMORY.give_back_unused()
-    cublas_handle_of_thread()  # is made now, where there is none: cuBLAS is not loaded while a stream is captured
+    bind_cublas_handle()  # is made now, where there is none: cuBLAS is not loaded while a stream is captured
     stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool(allocate_or_refuse)
     pool.set_limit(size=0)  # CUPY_GPU_MEMORY_LIMIT is of the default pool
     cupy.cuda.get_current_stream().synchronize()
@@ -181,7 +181,7 @@ def allocate_or_refuse(size: int) -> Any:
         raise cupy.cuda.memory.OutOfMemoryError(size, total - free) from error
 
 
-def end_of_work(device: str) -> Any:
+def mark_end_of_work(device: str) -> Any:
     """An event behind all that this thread's stream has to do; None but on a GPU."""
     if device != "cuda":
         return None
@@ -193,7 +193,7 @@ def end_of_work(device: str) -> Any:
 
 
 def wait_for_work(event: Any) -> None:
-    """Lets this thread's stream, not the host, wait for what `end_of_work` has marked, on whatever stream."""
+    """Lets this thread's stream, not the host, wait for what `mark_end_of_work` has marked, on whatever stream."""
     if event is not None:
         import cupy
 

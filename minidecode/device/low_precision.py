@@ -179,7 +179,7 @@ def dequantize_weight(weight: Weight, dtype: np.dtype) -> np.ndarray:
     In its own layout; one that is packed comes with its outputs in rows.
     """
     if is_in_blocks(weight):
-        return weight_blocks.floats_in_rows(weight, dtype)
+        return weight_blocks.dequantize_blocks(weight, dtype)
     weight = unpack_panels(weight)
     data = weight.data.astype(dtype, copy=False)
     if weight.scale is None:

@@ -127,7 +127,7 @@ def multiply_by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
         for each in zip(a, b, out, strict=True):
             multiply_by_cublas(*each, adds)
         return
-    cublas, handle = cublas_functions(), cublas_handle_of_thread()
+    cublas, handle = cublas_functions(), bind_cublas_handle()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = (
         _layout_for_cublas(a),
         _layout_for_cublas(b),
@@ -200,7 +200,7 @@ class _Handles(threading.local):
 _HANDLES = _Handles()
 
 
-def cublas_handle_of_thread() -> int:
+def bind_cublas_handle() -> int:
     """This thread's handle, for the stream that kernels go to now. Setting a stream takes the workspace away."""
     if cublas_functions().name == "cupy":
         from cupy.cuda import device

@@ -54,7 +54,7 @@ def packed_form(argument: Any) -> tuple[int, bytes]:
             raise OptionError(f"a kernel takes no {name} by itself: make it an int, a float or an array") from None
         address, is_kept = argument.ctypes.data, False  # its memory may be assigned
     shape = argument.shape
-    described = _DESCRIBED.get((argument.dtype, shape, argument.strides)) or _describe_layout(argument)
+    described = _DESCRIBED.get((argument.dtype, shape, argument.strides)) or _pack_layout(argument)
     packed = b"".join((described[1], _ADDRESS(address), described[2]))
     if is_kept:
         if len(KEPT) >= _limit[0]:
@@ -63,7 +63,7 @@ def packed_form(argument: Any) -> tuple[int, bytes]:
     return described[0], packed
 
 
-def kept_form(argument: Any) -> tuple[int, bytes] | None:
+def look_up_packed_form(argument: Any) -> tuple[int, bytes] | None:
     """What packed_form has said of this array, if its shape is still the same; `launch_on_gpu` has this inlined."""
     kept = KEPT.get(id(argument))
     return kept[1:3] if kept is not None and kept[0]() is argument and kept[3] == argument.shape else None
@@ -77,7 +77,7 @@ def _forget_dead_arrays() -> None:
     _limit[0] = max(MANY_FORMS, 2 * len(KEPT))
 
 
-def _describe_layout(array: Any) -> tuple[int, bytes, bytes]:
+def _pack_layout(array: Any) -> tuple[int, bytes, bytes]:
     """(type's number, bytes before the address, bytes behind it): the same for equal type, shape and strides."""
     shape, strides, dtype = array.shape, array.strides, array.dtype
     if len(_DESCRIBED) > MOST_SHAPES:
@@ -126,7 +126,7 @@ def pack_and_unpack(kernel: Any, arguments: tuple, any_layout: bool = False) -> 
     contradict each other, or a signature of the kernel asks for rows without gaps and there are some; any_layout: those
     may lie anyhow, as arrays of the host's may.
     """
-    forms = [kept_form(a) or packed_form(a) for a in arguments]
+    forms = [look_up_packed_form(a) or packed_form(a) for a in arguments]
     numbers, packed = tuple([number for number, _ in forms]), b"".join([form for _, form in forms])
     if not any_layout and (kernel, *numbers) not in _ACCEPTED:
         _check_layouts(kernel, [TYPES[number] for number in numbers])
@@ -140,7 +140,7 @@ def pack_and_unpack(kernel: Any, arguments: tuple, any_layout: bool = False) -> 
         else:
             here = getattr(given, "there", given)
             seen.append(
-                _view_as_packed(
+                _view_from_packed_numbers(
                     kernel, kind, struct.unpack_from(f"={packed_length_of_type(kind)}q", packed, place), here
                 )
             )
@@ -148,7 +148,7 @@ def pack_and_unpack(kernel: Any, arguments: tuple, any_layout: bool = False) -> 
     return tuple(seen)
 
 
-def _view_as_packed(kernel: Any, kind: tuple, numbers: tuple[int, ...], array: np.ndarray) -> np.ndarray:
+def _view_from_packed_numbers(kernel: Any, kind: tuple, numbers: tuple[int, ...], array: np.ndarray) -> np.ndarray:
     """The array that compiled code would see, in the memory of `array`."""
     (name, ndim, layout), dtype = kind, np.dtype(kind[0])
     _, _, size, itemsize, address = numbers[:BEFORE_SHAPE]

@@ -96,12 +96,12 @@ def is_in_blocks(weight: Weight) -> bool:
     return weight.scale is not None and weight.scale.ndim > 1
 
 
-def numbers_in(weight: Weight) -> int:
+def count_numbers(weight: Weight) -> int:
     """How many numbers any weight's data stands for: two of int4 in a byte."""
     return weight.data.size * (2 if weight.data.dtype == np.uint8 else 1)
 
 
-def integers_in_rows(weight: Weight) -> np.ndarray:
+def unpack_integers(weight: Weight) -> np.ndarray:
     """int8 (outputs, inputs) of a block weight, with the outputs that fill its last panel up."""
     data, is_int4 = weight.data, weight.data.dtype == np.uint8
     if weight.layout == "panels":
@@ -115,7 +115,7 @@ def integers_in_rows(weight: Weight) -> np.ndarray:
     return np.concatenate([by_block & 15, by_block >> 4], axis=2).reshape(len(data), -1).view(np.int8) - np.int8(8)
 
 
-def scale_in_rows(weight: Weight) -> np.ndarray:
+def unpack_scales(weight: Weight) -> np.ndarray:
     """The weight's scales, (outputs, blocks), with those of the outputs that pad its last panel."""
     assert weight.scale is not None
     if weight.layout != "panels":
@@ -123,9 +123,9 @@ def scale_in_rows(weight: Weight) -> np.ndarray:
     return weight.scale.swapaxes(1, 2).reshape(-1, weight.scale.shape[1])
 
 
-def floats_in_rows(weight: Weight, dtype: np.dtype) -> np.ndarray:
+def dequantize_blocks(weight: Weight, dtype: np.dtype) -> np.ndarray:
     """(outputs, inputs), the numbers that a block weight stands for: each rounds once if float32 does not hold it."""
-    scale_XX, q_XX = scale_in_rows(weight), integers_in_rows(weight)
+    scale_XX, q_XX = unpack_scales(weight), unpack_integers(weight)
     float_XXX = q_XX.reshape(*scale_XX.shape, BLOCK) * scale_XX.astype(dtype)[..., None]
     return float_XXX.reshape(q_XX.shape)[: weight.outputs]
 
@@ -140,7 +140,7 @@ def pack_in_panels(weight: Weight) -> Weight:
     scale = aligned_zeros((panels, blocks, PANEL_OUTPUTS), np.float16)
     for p in range(panels):
         here = slice(p * PANEL_OUTPUTS, min((p + 1) * PANEL_OUTPUTS, outputs))
-        q_XX, some = integers_in_rows(weight.of_outputs(here)), here.stop - here.start
+        q_XX, some = unpack_integers(weight.of_outputs(here)), here.stop - here.start
         if is_int4:
             both = (q_XX.view(np.uint8) & 15).reshape(some, inputs // STEP, STEP // 2, 2)
             data[p, :, :some] = (both[..., 0] | both[..., 1] << 4).swapaxes(0, 1)
@@ -152,9 +152,9 @@ def pack_in_panels(weight: Weight) -> Weight:
 
 def unpack_block_panels(weight: Weight) -> Weight:
     """A block weight in panels with its outputs in rows again; a copy."""
-    q_XX, outputs = integers_in_rows(weight)[: weight.outputs], weight.outputs
+    q_XX, outputs = unpack_integers(weight)[: weight.outputs], weight.outputs
     data = q_XX if weight.data.dtype == np.int8 else _pack_nibbles((q_XX + np.int8(8)).view(np.uint8))
-    scale_XX = np.ascontiguousarray(scale_in_rows(weight)[:outputs])
+    scale_XX = np.ascontiguousarray(unpack_scales(weight)[:outputs])
     return dataclasses.replace(weight, data=data, scale=scale_XX, layout="oi", packed_outputs=None)
 
 

@@ -54,7 +54,7 @@ class Array:
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.part(index)
+                return self.select_part(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
         if self._box is None:
@@ -124,7 +124,7 @@ class Array:
             return part + self.shape[axis]
         self.stop_outside(index)
 
-    def part(self, selection: Selection) -> Array:
+    def select_part(self, selection: Selection) -> Array:
         """A part of the array, as an array: the same memory, the same checks."""
         if not all([type(number) is int for number in selection]):
             return self._selected(selection)
@@ -294,7 +294,7 @@ class Traced(Array):
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.part(index)
+                return self.select_part(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
         frame = _getframe(1)
@@ -346,7 +346,7 @@ class Quiet(Array):
         if type(index) is not int or not 0 <= index < self._length:
             index = self.checked_index(index)
             if type(index) is Selection:
-                return self.part(index)
+                return self.select_part(index)
         if self.written is not None and not self.written[index]:
             self.stop_at_unwritten(index)
         return self._numbers[index]
@@ -364,7 +364,7 @@ class QuietAtomics(Quiet):
     def __getitem__(self, index):
         index = self.checked_index(index)
         if type(index) is Selection:
-            return self.part(index)
+            return self.select_part(index)
         raise Unforeseen
 
 
@@ -430,7 +430,7 @@ class House:
             np.lib.stride_tricks.as_strided(from_first, (*data.shape, data.itemsize), (*data.strides, 1))
         )
 
-    def quiet_roots(self, counts: dict[str, dict[int, int]]) -> dict[int, type[Quiet]]:
+    def roots_without_races(self, counts: dict[str, dict[int, int]]) -> dict[int, type[Quiet]]:
         """Start of each root whose arrays had accesses of one kind that race with none. counts: `Traffic.arrays`."""
         starts = sorted(piece.start for piece in self._pieces)
         kinds: dict[int, set[int]] = {start: set() for start in starts}

@@ -89,7 +89,7 @@ class Publications:
             thread.fenced = merge_knowledge([thread.fenced, knowledge])
         thread.clock += 1  # what comes after the fence is not covered by it
 
-    def concerns_atomic(self, thread, address: int) -> bool:
+    def atomic_synchronizes(self, thread, address: int) -> bool:
         """Whether an atomic has anything to add or to take up."""
         is_published = address in self.at or (address, thread.block.number) in self.at
         return is_published or thread.fenced_block is not None  # which `fence` sets in either case

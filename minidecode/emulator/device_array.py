@@ -131,7 +131,7 @@ def _refuse_other_kinds(choices: tuple) -> None:
         raise TypeError(f"CuPy's where takes no NumPy scalar beside an array of another kind ({', '.join(kinds)})")
 
 
-def _make_look(name: str) -> Callable:
+def _make_counted_look(name: str) -> Callable:
     return lambda self: getattr(host_view(self), name)()
 
 
@@ -141,7 +141,7 @@ for _name in ("all", "any", "argmax", "astype", "clip", "copy", "cumsum", "max",
               "sum", "swapaxes", "transpose", "view"):  # fmt: skip
     setattr(EmulatorArray, _name, _make_method_of_data(_name))
 for _name in ("__bool__", "__int__", "__index__", "__float__", "item", "tolist"):
-    setattr(EmulatorArray, _name, _make_look(_name))
+    setattr(EmulatorArray, _name, _make_counted_look(_name))
 EmulatorArray.T = property(lambda self: self.transpose())
 
 
@@ -286,7 +286,7 @@ def _run_by_numpy(function: Callable, args: tuple, kwargs: dict[str, Any]) -> An
     plain, named = data_on_device(args), data_on_device(kwargs)
     result = _as_arrays(function(*plain, **named))
     if (tape := TAPE.get()) is not None:
-        tape.calls.append(lambda: _write_again(result, function(*plain, **named)))
+        tape.calls.append(lambda: _overwrite_results(result, function(*plain, **named)))
     return _wrap_result(result, _device_arrays_in((*args, *kwargs.values())))
 
 
@@ -296,7 +296,7 @@ def _device_arrays_in(given: Any) -> list[EmulatorArray]:
     return [given] if isinstance(given, EmulatorArray) else [a for part in parts for a in _device_arrays_in(part)]
 
 
-def _write_again(result: Any, again: Any) -> None:
+def _overwrite_results(result: Any, again: Any) -> None:
     """New numbers where those of the last time are; a view, and what was written in place, are there already."""
     for old, new in zip(result, again, strict=True) if isinstance(result, tuple | list) else [(result, again)]:
         if isinstance(old, np.ndarray) and not np.may_share_memory(old, new):

@@ -70,7 +70,7 @@ class Journal:
     def drain(self) -> Rows:
         """Everything since the last time, as columns; the journal is empty afterwards."""
         coded, site = np.array(self.addresses, np.int64), np.array(self.sites, np.int64)
-        site = self.bases.even_sites()[site] + (site & 1) if len(site) else site
+        site = self.bases.sites_of_instructions()[site] + (site & 1) if len(site) else site
         numbers = [(s.start, s.thread.index, s.thread.block.number, s.epoch) for s in self.segments]
         start, *columns = np.array(numbers, np.int64).reshape(-1, 4).T
         segment = np.repeat(np.arange(len(start)), np.diff(start, append=len(coded)))
@@ -128,7 +128,7 @@ class _Bases(dict):
         base = self.get(id(code))
         return self.add(code) if base is None else base
 
-    def even_sites(self) -> np.ndarray:
+    def sites_of_instructions(self) -> np.ndarray:
         """Site -> the even site at which its instruction begins (see `instruction_start`)."""
         if len(self._canonical) < self.end:
             starts = [base + instruction_starts(code) for base, _, code in self.ranges]

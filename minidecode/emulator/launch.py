@@ -73,7 +73,7 @@ class Launch:
         self.house.current = self.current
         self.analysis = Analysis(self.journal, grid, block, counts=first is None) if settings.trace else None
         if first is not None:
-            self.house.quiet = first.house.quiet_roots(first.analysis.traffic.arrays)
+            self.house.quiet = first.house.roots_without_races(first.analysis.traffic.arrays)
         self.findings: list[Finding] = []
         self.operations: Operations | None = None  # where they are counted
         self.blocks_begun = self.blocks_run = self.barriers_passed = self.shuffles = self.votes = 0
@@ -342,7 +342,7 @@ class Launch:
             array.stop_at_unwritten(index)
         if array.memory.space != "local":
             self.has_atomics_or_fences = True
-            if self._publications.has_fences and self._publications.concerns_atomic(thread, array.address(index)):
+            if self._publications.has_fences and self._publications.atomic_synchronizes(thread, array.address(index)):
                 self.journal.close_segment(thread)
                 if self._publications.publish_by_atomic(thread, array.address(index)):
                     thread.block.knows = True

@@ -229,7 +229,7 @@ class Races:
 
     def findings(self) -> list[Finding]:
         races = sorted(self.by_key.values(), key=lambda r: (r.same_value, -r.count))
-        findings = [self._finding(race) for race in races]
+        findings = [self._make_finding(race) for race in races]
         if self.left_out:
             findings.append(Finding(
                 "limit", f"{self.left_out:,} elements that several blocks touch were not looked at for races: too"
@@ -237,7 +237,7 @@ class Races:
             ))  # fmt: skip
         return findings
 
-    def _finding(self, race: Race) -> Finding:
+    def _make_finding(self, race: Race) -> Finding:
         first, second = race.first, race.second
         element = self._element_in_words(first)
         if (first.address, first.itemsize) != (second.address, second.itemsize):
@@ -256,11 +256,11 @@ class Races:
         more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
         both = " Both change it." if race.both_change else ""
         message = f"{element}: {who}, {_why_unordered(first, second)}. A right answer is luck{more}.{both}"
-        remedy = self._remedy(first, second) + " To add up, use cuda.atomic.add." * race.both_change
+        remedy = self._remedy_in_words(first, second) + " To add up, use cuda.atomic.add." * race.both_change
         detail = {"race": race, "element": element, "array": element.partition("[")[0]}
         return Finding("race", message, places, "error", detail, remedy)
 
-    def _remedy(self, first: Access, second: Access) -> str:
+    def _remedy_in_words(self, first: Access, second: Access) -> str:
         """What would have ordered these two."""
         one, two = first.thread, second.thread
         if one.block is not two.block:

@@ -110,7 +110,7 @@ class Sanitizer:
         from .emulate import noted_by
 
         sanitizer = self
-        noted_by.append(self.note_launch)
+        noted_by.append(self.report_launch)
 
         def launch_in_emulator(kernel: Any, *arguments: Any) -> None:
             sanitizer.launch(kernel, arguments, sys._getframe(1))
@@ -133,7 +133,7 @@ class Sanitizer:
             setattr(array, name, self._wrap_writer(getattr(array, name)))
 
     def launch(self, kernel: Any, arguments: tuple, frame: FrameType) -> None:
-        """Runs one launch in the emulator, which calls `note_launch`."""
+        """Runs one launch in the emulator, which calls `report_launch`."""
         from .emulate import emulate
 
         name, where = kernel.py_func.__name__, self._place_of_launch(frame)
@@ -155,7 +155,7 @@ class Sanitizer:
         for array in arrays:
             self._mark_written(array)
 
-    def note_launch(self, run: Any) -> None:
+    def report_launch(self, run: Any) -> None:
         """Counts a launch and reports what was found in it."""
         self.report.launches[run.name] += 1
         self.report.traced += run.traced

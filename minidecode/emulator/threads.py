@@ -97,7 +97,7 @@ class Thread:
         return f"thread {number}{self.block.suffix}"
 
     @property
-    def short(self) -> str:
+    def short_name(self) -> str:
         return self.name.removeprefix("thread ").removesuffix(self.block.suffix)
 
 
@@ -193,7 +193,7 @@ class Block:
     def _stop_at_two_barriers(self, places_of_threads: list[Place]) -> None:
         by_place: dict[Place, list[str]] = {}
         for thread, place in zip(self.live, places_of_threads, strict=True):
-            by_place.setdefault(place, []).append(thread.short)
+            by_place.setdefault(place, []).append(thread.short_name)
         places = sorted(by_place, key=lambda p: p.line)
         who = "; ".join(f"{threads_in_words(by_place[p])} at {p}" for p in places)
         raise Stop(Finding(
@@ -208,11 +208,11 @@ class Block:
         at = self._line_of_barrier(kernel, place)
         early = [t for t in self.left if self._has_left_early(kernel, t, at)]
         skipped = [t for t in self.left if t not in early]
-        waiting = threads_in_words([t.short for t in self.live])
+        waiting = threads_in_words([t.short_name for t in self.live])
         if skipped:
             out = Place(place.file, line_of(kernel, skipped[0].exit or 0), kernel.co_name)
             ended = "ended at" if is_written_return(kernel, skipped[0].exit or 0) else "left the kernel after"
-            gone = threads_in_words([t.short for t in skipped])
+            gone = threads_in_words([t.short_name for t in skipped])
             raise Stop(Finding(
                 "barrier",
                 f"cuda.{waits.operation}() at {place}: {waiting}{self.suffix} {verb_for(self.live, 'wait')} there,"
@@ -221,7 +221,7 @@ class Block:
                 remedy="Move it out of the `if` or the loop that some threads skip.",
             ))  # fmt: skip
         out = Place(place.file, line_of(kernel, early[0].exit), kernel.co_name)
-        gone = threads_in_words([t.short for t in early])
+        gone = threads_in_words([t.short_name for t in early])
         self.notes.append(Finding(
             "early exit",
             f"{gone.capitalize()}{self.suffix} returned at {out}, before the barrier at {place} that the rest of the"
@@ -233,7 +233,7 @@ class Block:
         waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith(BARRIERS)]
         if not waiting or waiting[0].waits.code is not frame.f_code or waiting[0].waits.offset > frame.f_lasti:
             return ""
-        who = threads_in_words([t.short for t in waiting])
+        who = threads_in_words([t.short_name for t in waiting])
         place = waiting[0].waits.place
         return f" {who.capitalize()} {verb_for(waiting, 'wait')} at the barrier of {place}, which this one passed by."
 
@@ -299,7 +299,7 @@ class Block:
         if operation == "syncwarp":
             self.notes.append(Finding(
                 "early exit",
-                f"{threads_in_words([t.short for t in gone]).capitalize()}{self.suffix} ended before the"
+                f"{threads_in_words([t.short_name for t in gone]).capitalize()}{self.suffix} ended before the"
                 f" cuda.syncwarp() at {place} that names them. No mistake: a lane that is gone does not count.",
                 [place], "note",
             ))  # fmt: skip
@@ -346,11 +346,12 @@ class Block:
         spinning, place = [t for t, _ in self.spun], self.spun[0][1].place
         others = [t for t in self.live if t not in spinning]
         message = (
-            f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} {verb_for(spinning, 'wait')} in a"
+            f"Deadlock: {threads_in_words([t.short_name for t in spinning])}{self.suffix}"
+            f" {verb_for(spinning, 'wait')} in a"
             f" loop at {place} for an element that no thread changes any more"
         )
         if others and others[0].waits is not None:
-            who = threads_in_words([t.short for t in others])
+            who = threads_in_words([t.short_name for t in others])
             message += f", while {who} {verb_for(others, 'wait')} at {others[0].waits.place}"
         sample = 'Only a sample of the blocks ran: if it waits for the others, give emulate() blocks="all".'
         raise Stop(Finding("deadlock", message + ".", [place], remedy=sample if self.is_sample else ""))
@@ -377,8 +378,8 @@ def absent_lanes_message(operation: str, mask: int, here: list[Thread], absent: 
     place, suffix = here[0].waits.place, here[0].block.suffix
     return (
         f"cuda.{operation} at {place} names lanes that do not come (mask {mask:#x}):"
-        f" {threads_in_words([t.short for t in here])}{suffix} {'is' if len(here) == 1 else 'are'} there,"
-        f" {threads_in_words([t.short for t in absent])} {reason}."
+        f" {threads_in_words([t.short_name for t in here])}{suffix} {'is' if len(here) == 1 else 'are'} there,"
+        f" {threads_in_words([t.short_name for t in absent])} {reason}."
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 from ..errors import InputError, pip_install
 from .special_tokens import SpecialTokens, token_settings
 from .stored import MOST_OF_TEXT, check_regular
-from .tokenizer_classes import class_of, default_tokens
+from .tokenizer_classes import default_tokens, find_tokenizer_class
 
 PROCESS = Path(__file__).with_name("chat_process.py")
 SECONDS, BYTES, CHARACTERS = 1, 2**28, 2**24
@@ -54,7 +54,7 @@ class ChatTemplate:
             return None
         older, defaults = (
             token_settings(folder, "special_tokens_map.json"),
-            default_tokens(class_of(folder, settings)),
+            default_tokens(find_tokenizer_class(folder, settings)),
         )
         return cls(text, SpecialTokens.from_settings(settings, older, defaults).texts_by_role)
 

@@ -110,7 +110,8 @@ class LanguageModel:
         if name == "wpe.weight" and self.positions == "sinusoids":
             return make_sinusoid_table(FIRST, config.context, sinusoid_frequencies(config.width), config.width)
         parts = [
-            self.stored[source] for source in (sources_of_tensor(name) if name != "lm_head.weight" else [self.head])
+            self.stored[source]
+            for source in (sources_of_tensor(name) if name != "lm_head.weight" else [self.head_name])
         ]
         numbers = np.concatenate([part.read(np.dtype(np.float64 if part.dtype == "F64" else np.float32))
                                   for part in parts])  # fmt: skip
@@ -121,7 +122,7 @@ class LanguageModel:
         return numbers.T if is_transposed(name) else numbers
 
     @property
-    def head(self) -> str:
+    def head_name(self) -> str:
         return HEAD if HEAD in self.stored else TOKENS
 
 

@@ -219,12 +219,12 @@ class FairseqTokenizer(Tokenizer):
         return json.dumps([self.source.words, self.target.words, merges, self.lowers])
 
     @property
-    def borders(self) -> Borders | None:  # type: ignore[override]
+    def safe_borders(self) -> Borders | None:  # type: ignore[override]
         """The places where texts may be cut: spaces, as words are read one by one."""
         return Borders()
 
     @property
-    def closing(self) -> tuple[int, ...]:  # type: ignore[override]
+    def closing_ids(self) -> tuple[int, ...]:  # type: ignore[override]
         """The special token that stands behind each text."""
         return (EOS,)
 

@@ -43,7 +43,7 @@ class DamagedError(UnusableError):
 
 
 @contextlib.contextmanager
-def errors_naming(path: Path) -> Iterator[None]:
+def naming_file_in_errors(path: Path) -> Iterator[None]:
     """Raises CheckpointError, which names the file, in place of what says what is wrong with it."""
     try:
         yield
@@ -125,7 +125,7 @@ def read_gguf(path: Path) -> GGUF:
             f"reading {path} needs the package gguf ({error}): {pip_install('gguf', 'gguf')}"
         ) from None
     sizes = {int(kind): (kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
-    with errors_naming(path), open(path, "rb") as file:
+    with naming_file_in_errors(path), open(path, "rb") as file:
         if file.seek(0, 2) < 24:
             raise DamagedError("it has fewer than 24 bytes")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -159,7 +159,7 @@ class _Header:
                 raise DamagedError(f"the key {key!a:.80} {'is there twice' if key in fields else 'is no key'}")
             fields[key] = self.read_value(self.read_number("<u4", f"the type of {key}"), key)
         described = [self.read_tensor_line() for _ in range(tensors)]
-        return GGUF(self.path, fields, self.place_tensors(described, fields.get("general.alignment", 32)))
+        return GGUF(self.path, fields, self.locate_blocks(described, fields.get("general.alignment", 32)))
 
     def take_bytes(self, count: int, what: str) -> int:
         """Goes on by `count` bytes -> where they begin."""
@@ -232,7 +232,7 @@ class _Header:
         kind, offset = self.read_number("<u4", f"the type of {name}"), self.read_number("<u8", f"the offset of {name}")
         return name, shape, kind, offset
 
-    def place_tensors(
+    def locate_blocks(
         self, described: list[tuple[str, tuple[int, ...], int, int]], alignment: Any
     ) -> dict[str, Blocks]:
         """The tensors, each within the file and apart from the others."""

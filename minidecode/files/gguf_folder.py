@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import CheckpointError, MinidecodeWarning, pip_install
 from ..models.llama import LlamaConfig
 from .checkpoint import write_safetensors
-from .gguf_file import GGUF, DamagedError, UnusableError, errors_naming, read_gguf, text_setting
+from .gguf_file import GGUF, DamagedError, UnusableError, naming_file_in_errors, read_gguf, text_setting
 from .gguf_llama import LAYER_TENSOR, locate_tensors, make_config, unpermute_heads
 from .gguf_tokenizer import id_of_role, make_tokenizer, missing_role_tokens
 from .new_folder import whole_folder
@@ -49,7 +49,7 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
     CheckpointError on a file that is damaged or of an unsupported kind, before anything is written.
     """
     g = read_gguf(path)
-    with errors_naming(path):
+    with naming_file_in_errors(path):
         config, files, read = describe_model(g)
     announce()
     with whole_folder(out) as partial:
@@ -137,7 +137,7 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
     expected: the SHA-256 that the file must have. Raises CheckpointError as `convert_gguf` does.
     """
     check_regular(path)
-    with errors_naming(path), open(path, "rb") as file:
+    with naming_file_in_errors(path), open(path, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if expected not in (None, sha256):
         raise CheckpointError(f"{path} has the SHA-256 {sha256}, and should have {expected}: install it again")

@@ -347,9 +347,9 @@ def _listing_error(error: Exception, repo_id: str, revision: str) -> CheckpointE
         )
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         return NotOnHubError(
-            f"what {hub} answered is not from a hub ({_first_line(error)}; a network that asks to log in?)"
+            f"what {hub} answered is not from a hub ({_error_in_one_line(error)}; a network that asks to log in?)"
         )
-    return NotOnHubError(f"there is no network: {hub} cannot be reached ({_first_line(error)})")
+    return NotOnHubError(f"there is no network: {hub} cannot be reached ({_error_in_one_line(error)})")
 
 
 def _download_error(error: Exception, repo_id: str, file: str) -> CheckpointError:
@@ -366,7 +366,7 @@ def _download_error(error: Exception, repo_id: str, file: str) -> CheckpointErro
             "or set HF_HOME to another folder"
         )
     status = _http_status(error)
-    reason = _first_line(error) if status is None else f"HTTP {status}"
+    reason = _error_in_one_line(error) if status is None else f"HTTP {status}"
     return CheckpointError(f"the download of {file} from {repo_id} broke off ({reason}): try again")
 
 
@@ -391,6 +391,6 @@ def _http_status(error: Exception) -> int | None:
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
-def _first_line(error: Exception) -> str:
+def _error_in_one_line(error: Exception) -> str:
     text = str(error).strip().partition("\n")[0][:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

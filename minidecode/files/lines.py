@@ -176,7 +176,7 @@ class RecordFile:
             has_records = self._open_part(resume and depends_on is not None)
             if self.is_replaced:
                 self._journal = Journal(self._journal_path, depends_on and depends_on())
-                self._journal.begin(self._take_over() if has_records else ())
+                self._journal.begin(self._take_over_records() if has_records else ())
             if self.is_replaced and self.path.exists():  # as private as the file that it replaces
                 os.chmod(self.part, self.path.stat().st_mode & 0o777)
         except BaseException as error:
@@ -212,7 +212,7 @@ class RecordFile:
         except OSError:  # not every file system has locks
             pass
 
-    def _take_over(self) -> list[Entry]:
+    def _take_over_records(self) -> list[Entry]:
         """The whole records of an earlier run; what is behind them is cut off. Raises InputError if they are others."""
         journal = read_journal(self._journal_path)
         if journal is None:
@@ -260,7 +260,7 @@ class RecordFile:
                     self._file.truncate(self._size)
                     self._file.seek(self._size)
             if isinstance(error, OSError):
-                raise self._cannot_write(error) from None
+                raise self._make_write_error(error) from None
             raise
         self.done[line] = self._size, end
         self._size = end
@@ -278,7 +278,7 @@ class RecordFile:
                 os.replace(whole, self.path)
                 keep, is_whole = False, whole == self.part
         except OSError as error:
-            raise self._cannot_write(error) from None
+            raise self._make_write_error(error) from None
         finally:
             self._close_files(keep=keep, is_whole=is_whole)
 
@@ -315,7 +315,7 @@ class RecordFile:
             with contextlib.suppress(OSError):
                 os.unlink(self.part)
 
-    def _cannot_write(self, error: OSError) -> InputError:
+    def _make_write_error(self, error: OSError) -> InputError:
         return InputError(f"{self.path} cannot be written: {error.strerror}")
 
 

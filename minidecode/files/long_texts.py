@@ -44,7 +44,7 @@ class Borders:
     drops: bool = False
     whole: tuple[str, ...] = ()
 
-    def beginning(self, text: str, count: int, tokens_of: Callable[[str], Collection[Any]]) -> str:
+    def cut_to_beginning(self, text: str, count: int, tokens_of: Callable[[str], Collection[Any]]) -> str:
         """The beginning of a text, as far as a border behind its first `count` tokens; all of it without a border."""
         size = max(SHORT, 16 * count)
         while size < len(text):
@@ -57,7 +57,7 @@ class Borders:
             size = 4 * match.end()
         return text
 
-    def ending(self, text: str, count: int, tokens_of: Callable[[str], Collection[Any]]) -> str:
+    def cut_to_ending(self, text: str, count: int, tokens_of: Callable[[str], Collection[Any]]) -> str:
         """The end of a text, from a border in front of its last `count` tokens; all of it without a border."""
         size = max(SHORT, 16 * count)
         while size < len(text):
@@ -89,9 +89,9 @@ def longest_token(backend: tokenizers.Tokenizer) -> int | None:
     return max(map(len, vocabulary)) if vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet()) else None
 
 
-def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
+def find_borders(backend: tokenizers.Tokenizer) -> Borders | None:
     """The places where texts may be cut for a tokenizer; None if they are not known."""
-    borders = _borders(backend)
+    borders = _borders_between_words(backend)
     if borders is None:
         return None
     added = backend.get_added_tokens_decoder().values()
@@ -104,7 +104,7 @@ def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
     return Borders(borders.pattern, borders.drops, whole)
 
 
-def _borders(backend: tokenizers.Tokenizer) -> Borders | None:
+def _borders_between_words(backend: tokenizers.Tokenizer) -> Borders | None:
     changes, splits = parts_of_pipeline(backend.normalizer), parts_of_pipeline(backend.pre_tokenizer)
     kinds = [part["type"] for part in splits]
     puts_space = any(part["type"] == "Prepend" and part["prepend"] == SPACE for part in changes)

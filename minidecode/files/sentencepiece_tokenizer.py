@@ -77,7 +77,7 @@ class SentencePieceTokenizer(Tokenizer):
         raise NotImplementedError
 
     @functools.cached_property
-    def borders(self) -> Borders | None:
+    def safe_borders(self) -> Borders | None:
         """The places where sources may be cut; None where a piece may span two words."""
         model = self.source_model
         pieces = map(model.id_to_piece, range(model.get_piece_size()))
@@ -231,7 +231,7 @@ class MarianTokenizer(SentencePieceTokenizer):
         return json.dumps([models, self.ids, self.target_ids, self.code])
 
     @property
-    def closing(self) -> tuple[int, ...]:  # type: ignore[override]
+    def closing_ids(self) -> tuple[int, ...]:  # type: ignore[override]
         """The special token that stands behind each source."""
         return (self.ids["</s>"],)
 
@@ -260,7 +260,7 @@ class MBartLanguages:
         raise NotImplementedError
 
     @property
-    def closing(self) -> tuple[int, ...]:  # type: ignore[override]
+    def closing_ids(self) -> tuple[int, ...]:  # type: ignore[override]
         """The special tokens that stand behind each source."""
         return (END,) if self.is_50 or self.source is None else (END, self.source)
 

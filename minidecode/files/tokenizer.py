@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import CheckpointError, InputError, shown, words_of
 from ..options.stop_strings import NewText
 from .chat import ChatTemplate, Message
-from .long_texts import SHORT, Borders, borders_of, longest_token
+from .long_texts import SHORT, Borders, find_borders, longest_token
 from .special_tokens import SpecialTokens, added_tokens, token_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
@@ -23,17 +23,17 @@ from .tokenizer_classes import (
     BART,
     BERT,
     PROPHETNET,
+    add_bert_template,
+    add_bpe_template,
+    apply_settings,
     bert_normalizer,
-    bpe_of,
     check_words,
-    class_of,
-    class_of_bpe,
     cleans_spaces,
     default_tokens,
-    follow_settings,
-    frame_bert,
-    frame_bpe,
-    without_spaces,
+    find_bpe_class,
+    find_tokenizer_class,
+    make_bpe_tokenizer,
+    remove_joining_spaces,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Tokenizer:
         if self.chat_template is None:
             raise InputError("this model has no chat template: use a model that was trained to chat, or plain prompts")
         text = self.chat_template.render(messages)
-        if most is not None and len(self.beginning(text, most + 1)) < len(text):
+        if most is not None and len(self.cut_to_beginning(text, most + 1)) < len(text):
             raise InputError(
                 f"the conversation has more than {most:,} tokens, and the model holds {most:,}: leave out some"
             )
@@ -163,7 +163,7 @@ class Tokenizer:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
         ids = [int(i) for i in ids]
         text = self._call_library("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
-        return without_spaces(text) if self._cleans else text
+        return remove_joining_spaces(text) if self._cleans else text
 
     def decode_after(self, before: Sequence[int] | np.ndarray, ids) -> str:
         """The text that token ids add behind others: the text of all of them, less the text before.
@@ -199,7 +199,7 @@ class Tokenizer:
         return {i: name for i, name in names.items() if name and any(name in stop for stop in stops)}
 
     @property
-    def count_unsettled(self) -> int:
+    def unsettled_characters(self) -> int:
         """How many characters at the end of a text may still change when tokens follow; bytes of a character aside."""
         return UNSETTLED if self._cleans else 0
 
@@ -271,35 +271,35 @@ class Tokenizer:
         """All of it in one text, the same for tokenizers that do the same."""
         return self._backend.to_str()
 
-    def beginning(self, text: str, count: int) -> str:
+    def cut_to_beginning(self, text: str, count: int) -> str:
         """A beginning of a long text that has its first `count` tokens, and more of them; else all of it."""
-        if len(text) <= SHORT or self.borders is None:
+        if len(text) <= SHORT or self.safe_borders is None:
             return text
-        return self.borders.beginning(text, count, functools.partial(self.encode, add_special_tokens=False))
+        return self.safe_borders.cut_to_beginning(text, count, functools.partial(self.encode, add_special_tokens=False))
 
-    def surely_has(self, text: str, count: int) -> bool:
+    def surely_has_tokens(self, text: str, count: int) -> bool:
         """Whether a long text surely has this many tokens, judged by its length alone."""
-        return len(text) > SHORT and self._longest is not None and len(text) >= count * self._longest
+        return len(text) > SHORT and self._longest_token is not None and len(text) >= count * self._longest_token
 
     @functools.cached_property
-    def _longest(self) -> int | None:
+    def _longest_token(self) -> int | None:
         """How many characters of a text a token takes at most; None if it is not known."""
-        is_known = self.most_tokens(1) is not None and self.borders is not None
+        is_known = self.most_tokens(1) is not None and self.safe_borders is not None
         return longest_token(self._backend) if is_known else None
 
-    def ending(self, text: str, count: int) -> str:
+    def cut_to_ending(self, text: str, count: int) -> str:
         """An end of a long text that has its last `count` tokens, and more of them; else all of it."""
-        if len(text) <= SHORT or self.borders is None:
+        if len(text) <= SHORT or self.safe_borders is None:
             return text
-        return self.borders.ending(text, count, functools.partial(self.encode, add_special_tokens=False))
+        return self.safe_borders.cut_to_ending(text, count, functools.partial(self.encode, add_special_tokens=False))
 
     @functools.cached_property
-    def borders(self) -> Borders | None:
+    def safe_borders(self) -> Borders | None:
         """The places where texts may be cut without a change of tokens on either side; None if they are not known."""
-        return borders_of(self._backend)
+        return find_borders(self._backend)
 
     @functools.cached_property
-    def closing(self) -> tuple[int, ...]:
+    def closing_ids(self) -> tuple[int, ...]:
         """The special tokens that stand behind each text."""
         for probe in ("a", "1", "."):
             encoding = self._backend.encode(probe)
@@ -367,7 +367,9 @@ class TextStream:
         first, new = self._text_so_far(), self._new()
         if (new.text or first).endswith("\ufffd"):
             return ""
-        sure = min(len(new.text_before_possible_stop(self._stops)), len(new.text) - self._tokenizer.count_unsettled)
+        sure = min(
+            len(new.text_before_possible_stop(self._stops)), len(new.text) - self._tokenizer.unsettled_characters
+        )
         piece = self._advance(first, new.cut(self._stops, self._keep)[: max(0, sure)])
         if len(self._ids) >= 2 * NEAR and not new.has(self._stops):
             self._forget()
@@ -380,7 +382,7 @@ class TextStream:
     def _forget(self) -> None:
         """Keeps only the end of a text that is settled: it may begin a stop string, and says how more is written."""
         if (near := self._tokenizer.settled_end(self._ids)) is not None:
-            cut = max(0, len(self._text) - max([self._tokenizer.count_unsettled, *map(len, self._stops)]))
+            cut = max(0, len(self._text) - max([self._tokenizer.unsettled_characters, *map(len, self._stops)]))
             self._before, self._ids = near, []
             self._settled = self._text = self._text[cut:]
             self._special = [(place - cut, name) for place, name in self._special if place >= cut]
@@ -415,9 +417,9 @@ def _load_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
             raise
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {words_of(error)}") from None
     settings = token_settings(path.parent)
-    kind = class_of(path.parent, settings)
+    kind = find_tokenizer_class(path.parent, settings)
     special = _add_tokens(backend, path.parent, settings, kind)
-    follow_settings(backend, kind, settings, special)
+    apply_settings(backend, kind, settings, special)
     return backend
 
 
@@ -430,7 +432,7 @@ def _load_vocabulary_and_merges(folder: Path) -> tokenizers.Tokenizer:
             raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
     settings, vocab = token_settings(folder), read_json(folder / "vocab.json")
     check_ids(folder / "vocab.json", vocab.items())
-    kind = class_of_bpe(folder, settings)
+    kind = find_bpe_class(folder, settings)
     check_regular(folder / "merges.txt", MOST_OF_TEXT)
     try:
         with without_panic_messages():
@@ -440,10 +442,10 @@ def _load_vocabulary_and_merges(folder: Path) -> tokenizers.Tokenizer:
             raise
         why = words_of(error)
         raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {why}") from None
-    backend = bpe_of(bpe, kind, settings)
+    backend = make_bpe_tokenizer(bpe, kind, settings)
     special = _add_tokens(backend, folder, settings, kind)
-    frame_bpe(backend, settings, special)
-    follow_settings(backend, kind, settings, special)
+    add_bpe_template(backend, settings, special)
+    apply_settings(backend, kind, settings, special)
     frame = [special.texts_by_role.get(role, default_tokens(BART)[role]) for role in ("cls_token", "sep_token")]
     if kind == BART and (missing := [token for token in frame if token not in vocab]):
         raise CheckpointError(f"{folder}: vocab.json lacks {_join_with_and(missing)}, which frame every text of a BART")
@@ -465,7 +467,7 @@ def _load_word_pieces(path: Path) -> tokenizers.Tokenizer:
     check_words(path, settings)
     kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
     defaults = default_tokens(kind)
-    texts = defaults | SpecialTokens.from_settings(settings, _older_tokens(path.parent), defaults).texts_by_role
+    texts = defaults | SpecialTokens.from_settings(settings, _read_older_tokens(path.parent), defaults).texts_by_role
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
     if missing := [token for token in needed if token not in vocab]:
         raise CheckpointError(f"{path} lacks {_join_with_and(missing)}, which every text of this model needs")
@@ -477,7 +479,7 @@ def _load_word_pieces(path: Path) -> tokenizers.Tokenizer:
     backend.normalizer = bert_normalizer(settings)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
-    frame_bert(backend, _add_tokens(backend, path.parent, settings, kind))
+    add_bert_template(backend, _add_tokens(backend, path.parent, settings, kind))
     return backend
 
 
@@ -488,7 +490,7 @@ def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kin
     the tokenizer's class, whose own special tokens count where the vocabulary has them.
     """
     known = {role: token for role, token in default_tokens(kind).items() if backend.token_to_id(token) is not None}
-    special = SpecialTokens.from_settings(settings, _older_tokens(folder), known)
+    special = SpecialTokens.from_settings(settings, _read_older_tokens(folder), known)
     marked = {token["content"] for token in special.all_tokens}
     there = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     added, is_described = added_tokens(folder, settings)
@@ -535,5 +537,5 @@ def _join_with_and(tokens: list[str]) -> str:
     return " and ".join(f"{token:.40}" for token in tokens)
 
 
-def _older_tokens(folder: Path) -> dict:
+def _read_older_tokens(folder: Path) -> dict:
     return token_settings(folder, "special_tokens_map.json")

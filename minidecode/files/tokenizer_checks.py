@@ -30,11 +30,11 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
     """
     try:
         for part in ("normalizer", "decoder"):
-            if most_growth(path, fields.get(part)) > MOST_GROWTH:
+            if max_growth(path, fields.get(part)) > MOST_GROWTH:
                 raise CheckpointError(
                     f"{path}: its {part} may make a text more than {MOST_GROWTH} times as long: use another tokenizer"
                 )
-        if _added_by_template(fields.get("post_processor")) > MOST_SPECIAL:
+        if _count_template_tokens(fields.get("post_processor")) > MOST_SPECIAL:
             raise CheckpointError(
                 f"{path}: its post_processor adds more than {MOST_SPECIAL} tokens to a text: use another tokenizer"
             )
@@ -43,7 +43,7 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
         if vocabulary in ({}, []):
             raise CheckpointError(f"{path}: its vocabulary is empty: download the file again")
         check_ids(path, [*_tokens_and_ids(vocabulary), *_added_tokens_and_ids(fields.get("added_tokens"))])
-        return most_growth(path, fields.get("normalizer"))
+        return max_growth(path, fields.get("normalizer"))
     except RecursionError:
         raise CheckpointError(f"{path}: its parts are nested too deeply: use another tokenizer") from None
 
@@ -77,12 +77,12 @@ def _added_tokens_and_ids(tokens: Any) -> list[tuple[str, Any]]:
     return [(token["content"], token.get("id")) for token in each if isinstance(token.get("content"), str)]
 
 
-def most_growth(path: Path, part: Any) -> float:
+def max_growth(path: Path, part: Any) -> float:
     """How many times longer a part of a tokenizer may make a text, at most; kinds are known by their fields."""
     if not isinstance(part, dict):
         return 1.0
     each = [p for name in ("normalizers", "decoders") if isinstance(part.get(name), list) for p in part[name]]
-    times = math.prod(most_growth(path, p) for p in each)
+    times = math.prod(max_growth(path, p) for p in each)
     content, pattern = part.get("content"), part.get("pattern")
     if isinstance(content, str) and isinstance(pattern, dict):
         replaced = pattern.get("String")
@@ -110,12 +110,12 @@ def _longest_replacement(path: Path, charsmap: str) -> int:
     raise CheckpointError(f"{path}: its precompiled_charsmap is cut off or damaged: download the file again")
 
 
-def _added_by_template(part: Any) -> int:
+def _count_template_tokens(part: Any) -> int:
     """The special tokens that a template puts around a text."""
     if not isinstance(part, dict):
         return 0
     each = part.get("processors") if isinstance(part.get("processors"), list) else []
-    count = sum(map(_added_by_template, each))
+    count = sum(map(_count_template_tokens, each))
     single, special = part.get("single"), part.get("special_tokens")
     if isinstance(single, list) and isinstance(special, dict):
         for piece in single:

@@ -54,7 +54,7 @@ TOKENS = {
 }  # fmt: skip
 
 
-def class_of(folder: Path, settings: Mapping[str, Any]) -> str:
+def find_tokenizer_class(folder: Path, settings: Mapping[str, Any]) -> str:
     """The kind of class that a folder's files name, or its family has: a name of TOKENS, or OTHER."""
     fields = _model_fields(folder)
     family = FAMILIES.get(str(fields.get("model_type")))
@@ -77,12 +77,15 @@ def _has_bytes(path: Path) -> bool:
     return path.is_file() and path.stat().st_size <= MOST_OF_TEXT and b'"ByteLevel"' in path.read_bytes()
 
 
-def class_of_bpe(folder: Path, settings: Mapping[str, Any]) -> str:
+def find_bpe_class(folder: Path, settings: Mapping[str, Any]) -> str:
     """The class that splits what vocab.json and merges.txt of a folder are for. Raises CheckpointError without one.
 
     A family says how its texts are split. A Llama does not: many name GPT2Tokenizer, and split digits one by one.
     """
-    family, kind = FAMILIES.get(str(_model_fields(folder).get("model_type", "gpt2"))), class_of(folder, settings)
+    family, kind = (
+        FAMILIES.get(str(_model_fields(folder).get("model_type", "gpt2"))),
+        find_tokenizer_class(folder, settings),
+    )
     if not (folder / "config.json").exists() and "tokenizer_class" not in settings:
         kind = GPT2  # a tokenizer by itself
     allowed = (GPT2, BART, QWEN2_CLASS) if family is not None and family.tokenizer_class else (QWEN2_CLASS,)
@@ -97,7 +100,7 @@ def class_of_bpe(folder: Path, settings: Mapping[str, Any]) -> str:
 def check_words(path: Path, settings: Mapping[str, Any]) -> None:
     """Raises CheckpointError where a list of words is not all that the named class of tokenizers needs."""
     named = settings.get("tokenizer_class") or _model_fields(path.parent).get("tokenizer_class")
-    if isinstance(named, str) and class_of(path.parent, settings) not in (BERT, PROPHETNET):
+    if isinstance(named, str) and find_tokenizer_class(path.parent, settings) not in (BERT, PROPHETNET):
         raise CheckpointError(
             f"{path.parent}: {path.name} is not all that a {shown(named, 60)[1:-1]} splits texts by: add its "
             "tokenizer.json, or use another model"
@@ -109,7 +112,7 @@ def default_tokens(kind: str) -> dict[str, str]:
     return TOKENS.get(kind, {})
 
 
-def follow_settings(
+def apply_settings(
     backend: tokenizers.Tokenizer, kind: str, settings: Mapping[str, Any], special: SpecialTokens
 ) -> None:
     """Changes what tokenizer.json says to what the settings say, where a tokenizer of this class reads them."""
@@ -121,11 +124,11 @@ def follow_settings(
     if kind == BERT and isinstance(backend.model, models.WordPiece):
         backend.model.unk_token = special.texts_by_role.get("unk_token", backend.model.unk_token)
         backend.normalizer = bert_normalizer(settings)
-        frame_bert(backend, special)
+        add_bert_template(backend, special)
     elif kind in (GPT2, BART) and isinstance(backend.model, models.BPE):
         _set_prefix_space(backend, settings)
         if kind == BART:
-            frame_bart(backend, settings, special)
+            add_bart_template(backend, settings, special)
     elif kind in (LLAMA, CODE_LLAMA) and isinstance(backend.model, models.BPE):
         _set_llama_spaces(backend, kind, settings)
 
@@ -137,7 +140,7 @@ def cleans_spaces(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) ->
     return settings.get("clean_up_tokenization_spaces") is True and not isinstance(backend.model, models.BPE)
 
 
-def without_spaces(text: str) -> str:
+def remove_joining_spaces(text: str) -> str:
     """A text without the spaces that words and punctuation were joined by: "do n't ." becomes "don't."."""
     for joined in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
         text = text.replace(joined, joined.strip())
@@ -155,7 +158,7 @@ def bert_normalizer(settings: Mapping[str, Any]) -> tokenizers.normalizers.Norma
     )  # fmt: skip
 
 
-def frame_bert(backend: tokenizers.Tokenizer, special: SpecialTokens) -> None:
+def add_bert_template(backend: tokenizers.Tokenizer, special: SpecialTokens) -> None:
     """[CLS] text [SEP]; without a cls_token a text has an end alone. Left as it is where the vocabulary lacks them."""
     from tokenizers import processors
 
@@ -168,7 +171,7 @@ def frame_bert(backend: tokenizers.Tokenizer, special: SpecialTokens) -> None:
         backend.post_processor = _make_template(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
 
 
-def frame_bart(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
+def add_bart_template(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
     """<s> text </s>, as cls_token and sep_token say. Left as it is where the vocabulary lacks them."""
     from tokenizers import processors
 
@@ -232,8 +235,8 @@ def _set_llama_spaces(backend: tokenizers.Tokenizer, kind: str, settings: Mappin
 # ---- vocab.json and merges.txt ---------------------------------------------------------------------------------------
 
 
-def bpe_of(bpe: tokenizers.models.BPE, kind: str, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """A byte-level BPE that splits texts as a class of `class_of_bpe` does."""
+def make_bpe_tokenizer(bpe: tokenizers.models.BPE, kind: str, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """A byte-level BPE that splits texts as a class of `find_bpe_class` does."""
     import tokenizers
     from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
@@ -248,7 +251,7 @@ def bpe_of(bpe: tokenizers.models.BPE, kind: str, settings: Mapping[str, Any]) -
     return backend
 
 
-def frame_bpe(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
+def add_bpe_template(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
     """add_bos_token and add_eos_token, which a tokenizer.json says in its own words."""
     tokens = _in_vocabulary(backend, special)
     first, last = ([tokens[t]] if settings.get(f"add_{t}") and t in tokens else [] for t in ("bos_token", "eos_token"))

@@ -16,7 +16,7 @@ from ..device.arrays import fetch, is_array
 from ..files.journal import HASH
 from ..methods.loaded import refuse_other_than_model
 from ..plan import Plan
-from .records import merged_options
+from .records import merge_options
 
 PACKAGE = sys.modules[__name__.partition(".")[0]]  # not imported: it is a layer above, and loaded by now
 # What `generate_lines` takes and a resumed run may change. Another budget cuts batches elsewhere, as less free memory
@@ -35,7 +35,7 @@ def records_depend_on(model: Any, how: dict[str, Any]) -> dict[str, Any]:
         plan.resolve(device=model.device, **model.plan_traits)
     fields = {field.name for field in dataclasses.fields(model.options())}
     given = {name: value for name, value in how.items() if name in fields}
-    options = dataclasses.asdict(model.options(**merged_options(model, given, {})))
+    options = dataclasses.asdict(model.options(**merge_options(model, given, {})))
     depends_on = {
         "dtype": model.dtype, "model": _hash_of_model(model), "device": model.device, "prefix": model.prefix,
         **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE}, "plan": str(plan),

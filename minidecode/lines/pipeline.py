@@ -36,10 +36,10 @@ from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, 
 from ..methods.loaded import refuse_other_than_model
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
-from ..runtime.footprint import read_budget
+from ..runtime.footprint import parse_budget
 from ..runtime.output import check_logprobs
 from ..runtime.receipt import CostOf, Receipt
-from .records import Copies, Line, merged_options, read_record, tokenize_line
+from .records import Copies, Line, merge_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, apply_in_threads, iterate_ahead
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class RunReceipt:
 class Stages:
     """The stages of lines, however they are run: `batches` reads and tokenizes, then `compute`, then `finish`.
 
-    A subclass does the work on lines: `parse_and_tokenize` on one, `run_model` on several, and `to_text` on one.
+    A subclass does the work on lines: `parse_and_tokenize` on one, `run_model` on several, and `finish_line` on one.
     """
 
     MODEL_STAGE = ""  # what the model's stage is called
@@ -158,7 +158,7 @@ class Stages:
             self.lines_read += len(window)
             with self.busy("tokenize", window):
                 for line in window:
-                    with self._as_error_of(line):
+                    with self._note_errors_in(line):
                         self.parse_and_tokenize(line)
                     if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
@@ -208,7 +208,7 @@ class Stages:
                     self._run_in_parts(half)
                 return
             for line in part:
-                with self._as_error_of(line):
+                with self._note_errors_in(line):
                     self._run_model_timed([line])
             is_first = self.receipt.batches == 0 == len(self.done)
             has_own = any(line.options or line.prefix is not None for line in part)
@@ -226,21 +226,21 @@ class Stages:
         with self.busy("post-process", batch):
             for line in batch:
                 if not line.error:
-                    with self._as_error_of(line):
-                        self.to_text(line)
+                    with self._note_errors_in(line):
+                        self.finish_line(line)
                         line.rendered = self.render and self.render(line)
                 if line.error and self.on_error == "record":
                     line.rendered = self.render and self.render(line)
         return batch
 
-    def to_text(self, line: Line) -> None:
+    def finish_line(self, line: Line) -> None:
         """Does the last work on a line, besides the caller's `render`."""
 
     def name_of_line(self, number: int) -> str:
         return f"{self.source} {number}"
 
     @contextlib.contextmanager
-    def _as_error_of(self, line: Line) -> Iterator[None]:
+    def _note_errors_in(self, line: Line) -> Iterator[None]:
         """What fails within is this line's error."""
         try:
             yield
@@ -268,7 +268,7 @@ class Generating(Stages):
         """how: what `Model.generate` takes beside the lines and the options. The others are those of `Stages`."""
         super().__init__(model, *args, **kwargs)
         self.chat, self.sample_ids = chat, sample_ids
-        self.how, self.options, self.resolved = how, options, model.options(**merged_options(model, options, {}))
+        self.how, self.options, self.resolved = how, options, model.options(**merge_options(model, options, {}))
         self.keeps_stops = options.get("keep_stop_strings", self.resolved.keep_stop_strings)
         self.on_batch = on_batch
         self.copies = Copies(self.resolved.seed)
@@ -283,13 +283,17 @@ class Generating(Stages):
                 raise InputError(f"sample_ids are {len(self.sample_ids)}, and there are more lines: give each its own")
             line.copy = self.sample_ids[line.number - self.first_line]
         elif self.resolved.do_sample or "latent_seed" in self.how:
-            line.copy = self.copies.count_earlier(line.record)
+            line.copy = self.copies.count_earlier_and_add(line.record)
         tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
 
     def run_model(self, part: list[Line]) -> None:
         """The model's generation for these lines, in one batch."""
         ids, copies = [line.ids for line in part], [line.copy for line in part]
-        how = self.how | {"memory_budget": self._budget()} | merged_options(self.model, self.options, part[0].options)
+        how = (
+            self.how
+            | {"memory_budget": self._available_budget()}
+            | merge_options(self.model, self.options, part[0].options)
+        )
         prefixes = None if part[0].prefix is None else [line.prefix for line in part]  # all are of one kind
         out = self.model.generate(input_ids=ids, sample_ids=copies, prefix_tokens=prefixes, **how)
         each, finish_reasons = self.resolved.num_return_sequences, out.finish_reasons
@@ -303,13 +307,13 @@ class Generating(Stages):
         if self.on_batch:
             self.on_batch(out.receipt)
 
-    def to_text(self, line: Line) -> None:
+    def finish_line(self, line: Line) -> None:
         """Ids become text."""
         stops = line.options.get("stop_strings", self.resolved.stop_strings)
         before, tokenizer = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer
         line.texts = [tokenizer.new_text(before, ids, stops).cut(stops, self.keeps_stops) for ids in line.token_ids]
 
-    def _budget(self) -> int | None:
+    def _available_budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at most.
 
         Its answer lies in a file, and reading one lets other threads run, and then waits for them: a millisecond
@@ -317,7 +321,7 @@ class Generating(Stages):
         """
         now = time.perf_counter()
         if self.budget_read is None or now - self.budget_read[0] > 1.0:
-            self.budget_read = now, read_budget(self.how["memory_budget"], self.model.device)
+            self.budget_read = now, parse_budget(self.how["memory_budget"], self.model.device)
         return self.budget_read[1]
 
 
@@ -557,7 +561,7 @@ def generate_lines(
         raise InputError("lines must be several, such as a list of texts or an open file")
     if chat and truncate:
         raise OptionError(CUT_CHAT)
-    read_budget(memory_budget)
+    parse_budget(memory_budget)
     check_logprobs(logprobs, model.config.generated_vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(device=model.device, **model.plan_traits)

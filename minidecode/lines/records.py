@@ -36,7 +36,9 @@ class Line:
     given: Any
     record: dict[str, Any] | None = None  # the line as an object: {"prompt": text} and what else was in it
     ids: np.ndarray | None = None  # the tokens of the prompt, or of the source
-    options: dict[str, Any] = field(default_factory=dict)  # of `generate`, for this line alone; see `own_options`
+    options: dict[str, Any] = field(
+        default_factory=dict
+    )  # of `generate`, for this line alone; see `check_line_options`
     prefix: np.ndarray | None = None  # the tokens that its new text must begin with
     target: np.ndarray | None = None  # where scores are asked for: the tokens of what is scored given the prompt
     batch: int = 0  # from 1
@@ -110,7 +112,7 @@ class Copies:
     def __init__(self, seed: int):
         self.seed, self.seen = seed, Counter[bytes]()
 
-    def count_earlier(self, record: dict[str, Any]) -> int:
+    def count_earlier_and_add(self, record: dict[str, Any]) -> int:
         """How many records before this one had its prompt, and the same seed, of the line's own or of the call."""
         seed = self.seed if record.get("seed") is None else record["seed"]
         drawn_from = f"{seed} {record['prompt']}"
@@ -119,7 +121,7 @@ class Copies:
         return self.seen[key] - 1
 
 
-def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, Any]:
+def check_line_options(record: dict[str, Any], where: str, context: int) -> dict[str, Any]:
     """The options of `generate` that a line sets for itself alone; null leaves an option to the call.
 
     context: how many tokens the model holds. The values can be hashed: lines of equal ones are generated together.
@@ -141,7 +143,7 @@ def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, A
     return options
 
 
-def merged_options(model: Model, options: dict[str, Any], of_line: dict[str, Any]) -> dict[str, Any]:
+def merge_options(model: Model, options: dict[str, Any], of_line: dict[str, Any]) -> dict[str, Any]:
     """The options of a call as a line's own ones change them: its limit replaces every spelling of the call's.
 
     keep_stop_strings is for the lines that have stop strings, and left out of those that have none.
@@ -163,7 +165,7 @@ def tokenize_line(
     """
     record = line.record
     assert record is not None  # it has been read
-    line.options = own_options(record, where, model.config.context)
+    line.options = check_line_options(record, where, model.config.context)
     for name in sorted(OPTIONS_OF_ALL_LINES & record.keys()):
         warnings.warn(
             f'"{name}" in a line changes nothing: give it for all lines '
@@ -173,15 +175,15 @@ def tokenize_line(
         )
     if line.options:
         try:
-            resolved = model.options(**merged_options(model, options, line.options))
+            resolved = model.options(**merge_options(model, options, line.options))
         except OptionError as error:
             raise InputError(f"{where}: {error}") from None
     line.ids = model.tokenize(record["prompt"], resolved, truncate=truncate, chat=chat)
-    line.prefix = _prefix_of(model, record, line.ids, where, resolved)
+    line.prefix = _tokenize_prefix(model, record, line.ids, where, resolved)
     return resolved
 
 
-def _prefix_of(
+def _tokenize_prefix(
     model: Model, record: dict[str, Any], prompt_ids: np.ndarray, where: str, options: Options
 ) -> np.ndarray | None:
     """The tokens of a line's "prefix"; None if it has none. Raises InputError if no text can begin with it."""
@@ -210,7 +212,7 @@ def _prefix_of(
     return ids
 
 
-def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
+def make_line_renderer(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
     """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
 
     The object has the fields of the input, then "line" (its number), then "hypotheses" or "error". These three replace

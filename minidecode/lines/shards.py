@@ -25,7 +25,7 @@ from ..files.journal import HASH
 from ..files.lines import LineReader
 from .depends import hash_parts, records_depend_on
 from .pipeline import choose_sort_window, generate_lines
-from .records import Copies, read_record, record_of
+from .records import Copies, make_line_renderer, read_record
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -56,7 +56,7 @@ def cut_shards(
         raise InputError(f"lines must be a file or several lines, such as a list of texts, not {shown(lines)}")
     if isinstance(lines, str | Path):
         path = Path(lines)
-        jsonl, lines = jsonl or path.suffix in (".jsonl", ".parquet"), _given_by(path)
+        jsonl, lines = jsonl or path.suffix in (".jsonl", ".parquet"), _read_lines_or_rows(path)
     copies, numbered = Copies(seed or 0), enumerate(lines, 1)
     while part := list(itertools.islice(numbered, size)):
         are_json = jsonl or isinstance(part[0][1], dict)
@@ -69,7 +69,7 @@ def cut_shards(
         yield shard
 
 
-def _given_by(path: Path) -> Iterator[bytes | dict[str, Any]]:
+def _read_lines_or_rows(path: Path) -> Iterator[bytes | dict[str, Any]]:
     """The lines or the rows of a file."""
     if path.suffix == ".parquet":
         yield from _rows_of_parquet(path)
@@ -116,7 +116,7 @@ def _encode_line(given: str | bytes | dict[str, Any], number: int) -> bytes:
 def _number_of_copy(line: bytes, jsonl: bool, copies: Copies) -> int:
     """How many lines before had this prompt. A line that cannot be read draws nothing."""
     try:
-        return copies.count_earlier(read_record(line, jsonl, "line"))
+        return copies.count_earlier_and_add(read_record(line, jsonl, "line"))
     except MinidecodeError:
         return 0
 
@@ -150,20 +150,24 @@ class ShardGenerator:
         names, rows = list(batch), []
         for values in zip(*batch.values(), strict=True):
             shard = dict(zip(names, values, strict=True))
-            rows += self._records(shard)[0] if self.folder is None else [self._into_file(shard, self.folder)]
+            rows += (
+                self._generate_records(shard)[0]
+                if self.folder is None
+                else [self._generate_into_file(shard, self.folder)]
+            )
         kinds = {name: object if isinstance(value, str) else int for name, value in (rows[0] if rows else {}).items()}
         return {name: np.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
 
-    def _into_file(self, shard: dict[str, Any], folder: ShardFolder) -> dict[str, Any]:
+    def _generate_into_file(self, shard: dict[str, Any], folder: ShardFolder) -> dict[str, Any]:
         file = folder.file_of(shard)
         row = {"file": file.name, "lines": file.last - file.first + 1, "generated": 0, "failed": 0}
         if file in folder.there:
             return row
-        records, failed = self._records(shard)
+        records, failed = self._generate_records(shard)
         folder.write(file, records)
         return row | {"generated": row["lines"], "failed": failed}
 
-    def _records(self, shard: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    def _generate_records(self, shard: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
         """The records of a shard, and how many of its lines failed."""
         first, ids = int(shard["line"]), shard.get("sample_ids")
         if (first - 1) % self.window:
@@ -175,7 +179,8 @@ class ShardGenerator:
             raise OptionError("samples of equal prompts would be equal: give cut_shards the seed of the samples")
         run = generate_lines(
             self.model, shard["lines"].split(b"\n"), jsonl=bool(shard["jsonl"]), first_line=first,
-            sample_ids=None if ids is None else [int(i) for i in ids], render=record_of(True, self.model.tokenizer),
+            sample_ids=None if ids is None else [int(i) for i in ids],
+            render=make_line_renderer(True, self.model.tokenizer),
             **self.how,
         )  # fmt: skip
         with run:
@@ -197,7 +202,7 @@ class ShardFolder:
     def __init__(self, path: Path, depends_on: dict[str, Any], parquet: bool):
         path.mkdir(parents=True, exist_ok=True)
         self.path, self.suffix, self.there = path, "parquet" if parquet else "jsonl", shard_files(path)
-        self.depends_on = json.dumps(depends_on, sort_keys=True, default=_in_json).encode()
+        self.depends_on = json.dumps(depends_on, sort_keys=True, default=_json_value).encode()
 
     def file_of(self, shard: dict[str, Any]) -> ShardFile:
         """The file for a shard's records. Raises OptionError if it has other records of these lines."""
@@ -229,7 +234,7 @@ class ShardFolder:
         part.replace(self.path / file.name)
 
 
-def _in_json(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """NumPy's arrays and numbers as JSON holds them; of a function, which is not compared, its type."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else type(value).__name__
 
@@ -259,10 +264,10 @@ def join_shards(folder: str | Path) -> Iterator[str]:
             what = missing if file.first > line else twice
             raise InputError(f"{folder}: {what}, before {file.name}: run again, or delete what does not belong there")
         line = file.last + 1
-    return itertools.chain.from_iterable(_records_of(folder / file.name) for file in files)
+    return itertools.chain.from_iterable(_read_records(folder / file.name) for file in files)
 
 
-def _records_of(path: Path) -> Iterator[str]:
+def _read_records(path: Path) -> Iterator[str]:
     if path.suffix == ".parquet":
         for row in _rows_of_parquet(path):
             yield row["record"] + "\n"

@@ -34,12 +34,12 @@ from ..runtime.output import Output
 from .proof import compare_sides
 from .weights import (
     LiveTensor,
+    are_same_fingerprints,
     bound_tensors,
     check_live_model,
     check_same_scores,
     copied_bytes,
     fingerprint,
-    is_same,
     live_tensors,
     refuse_other_than_live_model,
 )
@@ -144,7 +144,7 @@ class Accelerated:
         self.copied = 0
         self._built: tuple[Any, Model] | None = None
         self._spoken: tuple[Any, Model, Model] | None = None  # a call's tokenizer, the model here, one that has both
-        self.converted()  # what cannot be is said now
+        self.convert()  # what cannot be is said now
 
     # ---- Copies -----------------------------------------------------------------------------------------------------
 
@@ -164,14 +164,14 @@ class Accelerated:
 
     # ---- The model here ---------------------------------------------------------------------------------------------
 
-    def converted(self) -> Model:
+    def convert(self) -> Model:
         """The model here, made again if a weight or a module of the live one has changed."""
         check_live_model(self.live)
         if self.of_files is not None:
             return self.of_files
         state = live_tensors(self.live)
         now = fingerprint(self.live, state)
-        if self._built is None or not is_same(self._built[0], now):
+        if self._built is None or not are_same_fingerprints(self._built[0], now):
             self._built = now, self._model_of(state)
         return self._built[1]
 
@@ -212,7 +212,7 @@ class Accelerated:
         negative_prompt_attention_mask: Any = None, custom_generate: Any = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """transformers' `generate`: LongTensors, or its outputs where return_dict_in_generate asks for them."""
-        model, torch = self._with_own_tokenizer(self.converted(), kwargs.pop("tokenizer", None)), sys.modules["torch"]
+        model, torch = self._with_own_tokenizer(self.convert(), kwargs.pop("tokenizer", None)), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
         _refuse_argument(refused | kwargs)
@@ -334,9 +334,9 @@ class Accelerated:
         """Both sides generate; what was compared, in one line. Raises RefusedError on the first difference."""
         return compare_sides(self, inputs, options)
 
-    def exact(self) -> Model:
+    def convert_in_float64(self) -> Model:
         """The live model's weights in float64: the scores of what differs."""
-        return Accelerated(self.live, self.tokenizer, "numpy", "float64").converted()
+        return Accelerated(self.live, self.tokenizer, "numpy", "float64").convert()
 
     def arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """A call's arguments by name, those that are not None; the prompts are input_ids."""
@@ -350,7 +350,7 @@ class Accelerated:
         """The settings of a call as transformers resolves them."""
         return self._resolve_settings(call.pop("generation_config", None), call)[0]
 
-    def draws(self, **call: Any) -> bool:
+    def is_sampled(self, **call: Any) -> bool:
         """Whether a call chooses tokens at random."""
         return bool(self.settings_of(**call).get("do_sample"))
 

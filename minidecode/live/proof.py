@@ -27,12 +27,12 @@ def compare_results(side: Any, theirs: Any, ours: Any, call: dict[str, Any]) -> 
     """What was compared of two answers, in one line, as `compare_sides` says it. call: the arguments by name."""
     theirs, ours = (np.asarray(getattr(each, "sequences", each)) for each in (theirs, ours))
     ids_BN = call["input_ids"]
-    before = 1 if side.converted().has_encoder else ids_BN.shape[1]
+    before = 1 if side.convert().has_encoder else ids_BN.shape[1]
     if theirs.shape == ours.shape and (theirs == ours).all():
         return f"{counted(len(ids_BN), 'input')}, {counted(ours[:, before:].size, 'new token')}: the same on both sides"
     row = _first_row(theirs, ours)
     new = theirs[row, before:], ours[row, before:]
-    raise RefusedError(_difference(side.exact(), call, row, new, len(ours), side.settings_of(**call)))
+    raise RefusedError(_difference(side.convert_in_float64(), call, row, new, len(ours), side.settings_of(**call)))
 
 
 def _arguments_of(side: Any, inputs: Any) -> dict[str, Any]:

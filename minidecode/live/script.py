@@ -49,7 +49,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-def copy_of(value: Any, memo: dict[int, Any]) -> Any:
+def copy_with_functions(value: Any, memo: dict[int, Any]) -> Any:
     """A deep copy, in which the script's own functions have variables of their own, too.
 
     memo: by the id of an object, what stands for it in the copy. Raises what the class of an object raises.
@@ -59,16 +59,16 @@ def copy_of(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, types.FunctionType):
         return _copy_of_function(value, memo) if value.__module__ == "__main__" else value
     if isinstance(value, tuple):
-        return tuple(copy_of(each, memo) for each in value)
+        return tuple(copy_with_functions(each, memo) for each in value)
     if isinstance(value, list | dict):
         memo[id(value)] = copied = copy.copy(value)  # it may hold itself
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
-            copied[key] = copy_of(each, memo)
+            copied[key] = copy_with_functions(each, memo)
         return copied
     copied = copy.deepcopy(value, memo)
     if copied is not value and hasattr(copied, "__dict__"):
         functions = {key: each for key, each in vars(value).items() if isinstance(each, types.FunctionType)}
-        vars(copied).update({key: copy_of(each, memo) for key, each in functions.items()})
+        vars(copied).update({key: copy_with_functions(each, memo) for key, each in functions.items()})
     return copied
 
 
@@ -78,12 +78,12 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     copied = types.FunctionType(function.__code__, variables, function.__name__, None, cells)
     memo[id(function)] = copied  # it may name itself
     copied.__defaults__, copied.__kwdefaults__ = (
-        copy_of(each, memo) for each in (function.__defaults__, function.__kwdefaults__)
+        copy_with_functions(each, memo) for each in (function.__defaults__, function.__kwdefaults__)
     )
     for cell, old in zip(cells, function.__closure__ or (), strict=True):
-        cell.cell_contents = copy_of(old.cell_contents, memo)
+        cell.cell_contents = copy_with_functions(old.cell_contents, memo)
     for name in _names_used(function.__code__) & variables.keys():
-        variables[name] = copy_of(variables[name], memo)
+        variables[name] = copy_with_functions(variables[name], memo)
     return copied
 
 
@@ -115,7 +115,7 @@ class Watched:
 
         module.GenerationMixin.generate = generate
 
-    def side(self, model: Any) -> Accelerated:
+    def accelerated_model(self, model: Any) -> Accelerated:
         """What generates here in place of this model."""
         if id(model) not in self.sides:
             self.sides[id(model)] = Accelerated(model, plan=self.plan)
@@ -131,7 +131,7 @@ class Watched:
             if self.proved is not None:
                 return self._generate_and_compare(call, model, args, kwargs)
             began = time.perf_counter()
-            side = self.side(model)
+            side = self.accelerated_model(model)
             ours = side(*args, **kwargs)
             call |= {"new_tokens": side.receipt.new_tokens, "seconds": time.perf_counter() - began}
             return ours
@@ -151,7 +151,7 @@ class Watched:
         """
         why = ""
         try:
-            copied = copy_of((args, {**kwargs, "streamer": None}), {id(model): model})
+            copied = copy_with_functions((args, {**kwargs, "streamer": None}), {id(model): model})
         except Exception as error:  # whatever the object's class does
             why = f"not compared: what it is given keeps state and cannot be copied ({type(error).__name__}: {error})"
         call |= {"same": None, "says": "not compared: generate of transformers raised an exception"}
@@ -162,9 +162,9 @@ class Watched:
     def _compare(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], theirs: Any) -> dict[str, Any]:
         """What a comparison with transformers' answer says, and whether the two are the same."""
         try:
-            side = self.side(model)
+            side = self.accelerated_model(model)
             of_call = side.arguments(*args, **kwargs)
-            if side.draws(**of_call):
+            if side.is_sampled(**of_call):
                 return {"same": None, "says": "it draws at random, and the draws of the two differ: not compared"}
             ours = side(**of_call)
             return {"same": True, "says": compare_results(side, theirs, ours, of_call)}
@@ -192,7 +192,7 @@ class Watched:
         return "\n".join(lines + [f"{type(side.live).__name__}, the last call: {side.receipt}" for side in sides])
 
     @property
-    def is_whole(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Whether what was asked for was done: some call ran here, or some was compared and none differs."""
         if self.proved is None:
             return any("raised" not in call for call in self.calls)
@@ -240,4 +240,4 @@ def main(given: Sequence[str] | None = None) -> int:
             print(text, file=sys.stderr)
     if asked.json:
         print(json.dumps({"calls": watched.calls, "script_ended_with": code}, indent=1))
-    return code or int(not watched.is_whole)
+    return code or int(not watched.has_succeeded)

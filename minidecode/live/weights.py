@@ -151,7 +151,7 @@ def check_same_scores(live: Any, model: Any) -> None:
 def fingerprint(live: Any, state: dict[str, LiveTensor]) -> list[Any]:
     """What tells a changed model: its config, its weights and buffers, each module's class and plain attributes.
 
-    `is_same` compares two. Objects in it are compared by identity; it keeps them, so that none takes another's place.
+    `are_same_fingerprints` compares objects in it by identity; it keeps them, so that none takes another's place.
     """
     Tensor, of_every_module = sys.modules["torch"].Tensor, vars(sys.modules["torch"].nn.Module())
     marks = [repr(vars(live.config)), *((name, *_mark_of_tensor(each.tensor)) for name, each in state.items())]
@@ -169,7 +169,7 @@ def fingerprint(live: Any, state: dict[str, LiveTensor]) -> list[Any]:
     return marks
 
 
-def is_same(before: list[Any], now: list[Any]) -> bool:
+def are_same_fingerprints(before: list[Any], now: list[Any]) -> bool:
     """Whether two fingerprints are of an unchanged model."""
     return len(before) == len(now) and all(
         a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)

@@ -18,11 +18,11 @@ from ..device.blas_threads import few_blas_threads
 from ..errors import InputError, NumericalError, OptionError, counted
 from ..plan import Plan
 from ..runtime.inputs import Inputs, Texts
-from ..runtime.prompts import cut_before_closing, ids_and_mask, or_truncate, token_rows
+from ..runtime.prompts import advise_truncate, cut_before_closing, split_ids_and_mask, token_rows
 from ..runtime.receipt import CountedOps
-from ..search.compiled import ENCODER_ROWS, reason_for_numpy, work_of_encoder
-from .loaded import LoadedModel, nan_source
-from .out_of_memory import frees_kept_steps
+from ..search.compiled import ENCODER_ROWS, load_or_reason_for_numpy, work_of_encoder
+from .loaded import LoadedModel, explain_nan
+from .out_of_memory import retries_after_freeing
 
 ROWS = 2048  # of a forward pass, unless a text alone has more
 
@@ -47,7 +47,7 @@ class TokenLabel:
     score: float
 
 
-@frees_kept_steps
+@retries_after_freeing
 def encode(
     model: LoadedModel, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
     token_type_ids: Any = None, pooling: str | None = None, normalize: bool | None = None, truncate: bool = False,
@@ -77,17 +77,17 @@ def encode(
     if pooling == "pooler" and model.weights.pooler is None:
         raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
     if texts is not None and not isinstance(texts, Mapping):
-        texts = [model.sentences.prepare_text(text) for text in as_texts(texts, "texts")]
-    read = read_given(model, texts, None, input_ids, attention_mask, token_type_ids, truncate)
+        texts = [model.sentences.prepare_text(text) for text in list_texts(texts, "texts")]
+    read = read_inputs(model, texts, None, input_ids, attention_mask, token_type_ids, truncate)
     ops = ops_to_encode(model, read, plan)
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
         rows = encode_rows(model, ops, read, pooling in ("cls", "pooler"), progress)
         x_BD = pool_vectors(rows, model.network, model.weights, ops, pooling)
-    check_numbers(model, x_BD)
+    refuse_nonfinite(model, x_BD)
     return (normalize_vectors(x_BD) if normalize else x_BD).astype(model.weights.wte_VD.dtype, copy=False)
 
 
-@frees_kept_steps
+@retries_after_freeing
 def encode_tokens(
     model: LoadedModel, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None,
     input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False,
@@ -98,7 +98,7 @@ def encode_tokens(
     text_pairs: of each text the one that is read behind it, as the other type of tokens.
     """
     check_is_encoder(model)
-    read = read_given(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
+    read = read_inputs(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
     ops, rows = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small):
         for x_RD, offsets_X in encode_rows(model, ops, read):
@@ -106,7 +106,7 @@ def encode_tokens(
     return rows
 
 
-@frees_kept_steps
+@retries_after_freeing
 def classify(
     model: LoadedModel, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None,
     input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False,
@@ -119,18 +119,18 @@ def classify(
     is one label; and the numbers themselves of a regression. For labels of tokens: `classify_tokens`.
     """
     check_classifies(model, "classify", of_tokens=False)
-    read = read_given(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
+    read = read_inputs(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
     ops, logits = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
         for x_RD, _ in encode_rows(model, ops, read, True, progress):
             pooled_RD = x_RD if model.weights.pooler is None else model.network.apply_pooler(model.weights, x_RD, ops)
             logits.append(fetch(model.network.label_logits(model.weights, pooled_RD, ops)))
     logits_XX = np.concatenate(logits)
-    check_numbers(model, logits_XX)
+    refuse_nonfinite(model, logits_XX)
     return [classification_of(row, model.config.labels) for row in label_scores(logits_XX, model.config.problem_type)]
 
 
-@frees_kept_steps
+@retries_after_freeing
 def classify_tokens(
     model: LoadedModel, texts: str | Sequence[str], *, truncate: bool = False, plan: str | Plan | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -140,13 +140,13 @@ def classify_tokens(
     Arguments as for `encode`. A label's score is a softmax over all labels.
     """
     check_classifies(model, "classify_tokens", of_tokens=True)
-    texts = as_texts(texts, "texts")
-    read = read_given(model, texts, None, None, None, None, truncate, with_places=True)
+    texts = list_texts(texts, "texts")
+    read = read_inputs(model, texts, None, None, None, None, truncate, with_places=True)
     ops, scores = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
         for x_RD, offsets_X in encode_rows(model, ops, read, False, progress):
             logits_RX = fetch(model.network.label_logits(model.weights, x_RD, ops))
-            check_numbers(model, logits_RX)
+            refuse_nonfinite(model, logits_RX)
             scores += np.split(label_scores(logits_RX, "single_label_classification"), offsets_X[1:-1])
     assert read.places is not None  # they were texts
     parts = zip(texts, scores, read.places, strict=True)
@@ -174,8 +174,8 @@ def read_texts(
     tokenizer = inputs.tokenizer
     if tokenizer is None:
         raise InputError(inputs.no_tokenizer_message("pass input_ids"))
-    firsts = as_texts(texts, "texts")
-    seconds = [None] * len(firsts) if text_pairs is None else as_texts(text_pairs, "text_pairs")
+    firsts = list_texts(texts, "texts")
+    seconds = [None] * len(firsts) if text_pairs is None else list_texts(text_pairs, "text_pairs")
     if not firsts or len(seconds) != len(firsts):
         raise InputError(
             f"there are {counted(len(firsts), 'text')} and {len(seconds)} text_pairs: give one or more, each its own"
@@ -228,7 +228,7 @@ def fit_rows(ids: list[np.ndarray], most: int, truncate: bool | None, closing: S
     for b, row in enumerate(ids, 1):
         if len(row) > most and not truncate:
             who = f"text {b} of {len(ids)} has {len(row)} tokens"
-            raise InputError(f"{who}, and the model reads {most}: shorten it{or_truncate(truncate, 'it')}")
+            raise InputError(f"{who}, and the model reads {most}: shorten it{advise_truncate(truncate, 'it')}")
     return [cut_before_closing(row, most, kept) for row, kept in zip(ids, closing, strict=True)]
 
 
@@ -319,7 +319,7 @@ def token_labels(
     return labelled
 
 
-def as_texts(texts: Any, name: str) -> list[str]:
+def list_texts(texts: Any, name: str) -> list[str]:
     """A list of texts. Raises InputError on anything else, such as what a tokenizer returned."""
     is_many = hasattr(texts, "__iter__") and not isinstance(texts, Mapping)
     several: list[Any] = [texts] if isinstance(texts, str) else list(texts) if is_many else [None]
@@ -328,7 +328,7 @@ def as_texts(texts: Any, name: str) -> list[str]:
     return several
 
 
-def read_given(
+def read_inputs(
     model: LoadedModel, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate: bool,
     with_places: bool = False,
 ) -> Read:  # fmt: skip
@@ -337,7 +337,7 @@ def read_given(
     most = min(most, model.config.context)
     if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
         token_type_ids = texts.get("token_type_ids", token_type_ids)
-        (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, "texts"), None
+        (input_ids, attention_mask), texts = split_ids_and_mask(texts, attention_mask, "texts"), None
         if token_type_ids is not None and len(token_type_ids) and np.ndim(token_type_ids[0]) == 0:
             token_type_ids = [token_type_ids]
     if (texts is None) == (input_ids is None):
@@ -359,7 +359,7 @@ def ops_to_encode(model: LoadedModel, read: Read, plan: str | Plan | None) -> Co
     if plan.base == "auto":
         tokens = sum(map(len, read.ids))
         work = work_of_encoder(model.parameters, model.config.vocab_size, model.config.width, tokens)
-        reason = reason_for_numpy(model.weights, model.dtype, work, ENCODER_ROWS)
+        reason = load_or_reason_for_numpy(model.weights, model.dtype, work, ENCODER_ROWS)
         plan = Plan("fast" if reason is None else "numpy")
     return CountedOps(plan.resolve(False, model.device, model.dtype)[0])
 
@@ -392,7 +392,7 @@ def check_classifies(model: LoadedModel, what: str, of_tokens: bool) -> None:
         raise OptionError(f"{what}: this model's classifier is one of {other}")
 
 
-def check_numbers(model: LoadedModel, x_XX: np.ndarray) -> None:
+def refuse_nonfinite(model: LoadedModel, x_XX: np.ndarray) -> None:
     """Raises NumericalError on NaN and infinity."""
     if not np.isfinite(x_XX).all():
-        raise NumericalError(f"the model's numbers are not finite{nan_source(model, model.plan)}")
+        raise NumericalError(f"the model's numbers are not finite{explain_nan(model, model.plan)}")

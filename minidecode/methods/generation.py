@@ -37,10 +37,10 @@ from ..search.speculative import speculative_search
 from ..search.stopping import Stopping
 from .drafts import PlannedDraft, drafted_engine, drafter_of, options_with_draft
 from .latents import latents_of
-from .loaded import LoadedModel, nan_source
+from .loaded import LoadedModel, explain_nan
 from .memory import check_memory, places_of
 from .plans import engine_of, planned_draft, resolve_plan, with_arena
-from .scoring import log_probs_of
+from .scoring import score_new_tokens
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def prepare(
     if sample_ids is not None:
         check_sample_ids(sample_ids, len(ids))
     z_BZ = latents_of(model, latent, latent_seed, ids, sample_ids)
-    stopping = stopping_of(model, options, started)
+    stopping = make_stopping(model, options, started)
     constraint = constraint_of(model, options, ids, limit_B, prefixes)
     kept = Kept.make(keep, len(ids), options)
     request = Request.make(ids, limit_B, options, sources, prefixes, sample_ids, stopping, constraint)
@@ -140,7 +140,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
             if call.at_end is not None:
                 call.at_end()
     except NumericalError as error:
-        raise NumericalError(f"{error}{nan_source(model, plan)}") from None
+        raise NumericalError(f"{error}{explain_nan(model, plan)}") from None
     call.seconds.update(engine.seconds)
     call.seconds["search"] = time.perf_counter() - call.started - sum(call.seconds.values())
     return Outcome(texts, engine, places, dict(launches), sum(compiling), steps, loading)
@@ -183,7 +183,9 @@ def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | 
     counts, log_probs = outcome.texts.drafts, None
     if logprobs is not None:
         goes_on = options.remove_invalid_values  # where the model's scores are NaN
-        log_probs = log_probs_of(model, call.sources, call.prompts, token_ids, call.plan, logprobs, goes_on, call.z_BZ)
+        log_probs = score_new_tokens(
+            model, call.sources, call.prompts, token_ids, call.plan, logprobs, goes_on, call.z_BZ
+        )
         seconds["logprobs"] = time.perf_counter() - call.started - sum(seconds.values())
     receipt = Receipt(
         plan=str(call.plan), chosen=call.chosen, dtype=model.dtype, ops=engine.ops.counts(),
@@ -218,7 +220,7 @@ def check_full_text(model: LoadedModel) -> None:
         raise InputError("return_full_text needs a tokenizer, and this model folder has none: read token_ids")
 
 
-def stopping_of(model: LoadedModel, options: Options, began: float) -> Stopping | None:
+def make_stopping(model: LoadedModel, options: Options, began: float) -> Stopping | None:
     """What ends texts beside EOS and limits, if the options ask for any of it."""
     if options.stop_strings and model.tokenizer is None:
         raise InputError(

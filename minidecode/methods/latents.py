@@ -17,9 +17,9 @@ from ..plan import Plan
 from ..runtime.draws import sentence_keys
 from ..runtime.inputs import Texts
 from ..runtime.receipt import CountedOps
-from .encoding import Read, check_numbers, fit_rows, forward_passes
+from .encoding import Read, fit_rows, forward_passes, refuse_nonfinite
 from .loaded import LoadedModel
-from .out_of_memory import frees_kept_steps
+from .out_of_memory import retries_after_freeing
 
 MOST_STEPS = 2**16  # of an interpolation
 
@@ -37,7 +37,7 @@ class Posterior:
         return (self.mean_BZ + np.exp(self.log_variance_BZ / 2) * noise_BZ).astype(self.mean_BZ.dtype)
 
 
-@frees_kept_steps
+@retries_after_freeing
 def encode_latent(
     model: LoadedModel, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
     plan: str | Plan | None = None,
@@ -61,8 +61,8 @@ def encode_latent(
         rows = forward_passes(bert, model.weights.encoder, ops, read, most, model.device, first_alone=True)
         parts = [fetch(model.network.posterior(model.weights, x_RD, ops)) for x_RD, _ in rows]
     mean_BZ, log_variance_BZ = np.split(np.concatenate(parts), 2, axis=1)
-    check_numbers(model, mean_BZ)
-    check_numbers(model, log_variance_BZ)
+    refuse_nonfinite(model, mean_BZ)
+    refuse_nonfinite(model, log_variance_BZ)
     return Posterior(mean_BZ, log_variance_BZ)
 
 

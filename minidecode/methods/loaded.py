@@ -27,7 +27,7 @@ from ..files.tokenizer_kinds import TOKENIZER_KINDS
 from ..models import FAMILIES, Family
 from ..options.options import Options, refuse_unsupported, resolve
 from ..options.typed_dict import GenerateOptions
-from ..plan import Plan, file_of
+from ..plan import Plan, import_backend_file
 from ..runtime.buckets import Buckets
 from ..runtime.inputs import Inputs
 from ..runtime.model_on_device import ModelOnDevice
@@ -72,7 +72,7 @@ class LoadedModel(ModelOnDevice):
         packs_floats = dtype == "float32" and plan.base == "fast" and plan.linear == "cpu" and not reads_matrices
         if device == "cpu" and (dtype in DYNAMIC or packs_floats):
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
-            self.weights = file_of("cpu.common", "packing").pack_weights(dtype, self.weights, must)
+            self.weights = import_backend_file("cpu.common", "packing").pack_weights(dtype, self.weights, must)
         elif dtype is not None and (dtype in LOW_PRECISION or by_outputs):
             self.weights = weights_stored_as(dtype, self.weights, packs=device == "cpu")
         else:
@@ -114,7 +114,7 @@ class LoadedModel(ModelOnDevice):
         generation_config: a dict, the path of a JSON file, or False, in place of the model's defaults; as in `load`.
         Raises OptionError on an unknown name, a value that breaks a rule, or one that this model cannot serve.
         """
-        check_writes(self)
+        refuse_encoder_alone(self)
         defaults, source = self.defaults, self.defaults_from
         chosen: dict[str, Any] = dict(given)
         if (config := chosen.pop("generation_config", None)) is not None:
@@ -168,7 +168,7 @@ def refuse_other_than_model(function: str, model: object) -> None:
         raise OptionError(f"{function} takes a model that md.load made, not {shown(model)}: give md.load({name!r})")
 
 
-def check_writes(model: LoadedModel) -> None:
+def refuse_encoder_alone(model: LoadedModel) -> None:
     """Raises OptionError on an encoder alone."""
     if model.is_encoder:
         raise OptionError(
@@ -178,18 +178,18 @@ def check_writes(model: LoadedModel) -> None:
 
 def check_finite(model: LoadedModel) -> None:
     """Raises CheckpointError on weights that low precision cannot store."""
-    if bad := not_finite(model):
+    if bad := names_of_nonfinite_tensors(model):
         raise CheckpointError(f"the weights hold NaN or infinity, first in {bad[0]}: use another file")
 
 
-def not_finite(model: LoadedModel) -> list[str]:
+def names_of_nonfinite_tensors(model: LoadedModel) -> list[str]:
     """The tensors that hold NaN or infinity."""
     return [name for name, tensor in model.tensors.items() if not np.isfinite(tensor).all()]
 
 
-def nan_source(model: LoadedModel, plan: Plan) -> str:
+def explain_nan(model: LoadedModel, plan: Plan) -> str:
     """Says where NaN may come from: the weights, what is computed from them, or the user's functions."""
-    bad = not_finite(model)
+    bad = names_of_nonfinite_tensors(model)
     if not bad:
         suspects = "".join(f", or {choice} made it" for choice in plan.own_functions)
         return f": the weights are all finite, so a value overflowed on the way{suspects}"

@@ -15,14 +15,14 @@ from ..options.options import Options
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.arena import Arena, Extent, Fresh, Places, StepPlan
-from ..runtime.footprint import Footprint, check_fits, read_budget
+from ..runtime.footprint import Footprint, check_fits, parse_budget
 from ..runtime.footprint import footprint as upper_bounds
 from ..runtime.inputs import Texts, extent_of
 from ..runtime.output import check_logprobs
 from ..search.dry_run import dry_run, options_of_step
 from .drafts import PlannedDraft, options_with_draft
 from .loaded import LoadedModel
-from .out_of_memory import give_up_kept
+from .out_of_memory import free_kept_steps
 from .plans import planned_draft, resolve_plan
 
 
@@ -59,7 +59,7 @@ def footprint(
 
 def _with_draft(needed: Footprint, draft: PlannedDraft | None, extent: Extent, options: Options) -> Footprint:
     """What a call needs, and what its draft model needs beside that."""
-    return needed if draft is None else needed.plus(upper_bounds(*draft, extent, options))
+    return needed if draft is None else needed.add(upper_bounds(*draft, extent, options))
 
 
 def check_memory(
@@ -68,12 +68,12 @@ def check_memory(
     draft: PlannedDraft | None,
 ) -> None:  # fmt: skip
     """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
-    if (budget := read_budget(memory_budget, model.device)) is None:
+    if (budget := parse_budget(memory_budget, model.device)) is None:
         return
     needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs, keep)
     needed = _with_draft(needed, draft, extent, options)
-    if needed.total > budget and give_up_kept(model):
-        budget = read_budget(memory_budget, model.device)
+    if needed.total > budget and free_kept_steps(model):
+        budget = parse_budget(memory_budget, model.device)
         assert budget is not None  # there was one before
     check_fits(needed, budget, extent)
 

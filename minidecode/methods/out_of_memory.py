@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ..device.launch import on_current_stream
 from ..device.out_of_memory import bytes_asked_for, give_back_unused_memory, is_out_of_memory
 from ..errors import MemoryBudgetError
-from ..runtime.footprint import free_on_device, in_units
+from ..runtime.footprint import format_bytes, free_on_device
 from .loaded import LoadedModel
 
 NARROWER = {"float32": "float16", "float16": "int8"} | dict.fromkeys(("int8", "int8_dynamic", "int8_blocks"), "int4")
@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def give_up_kept(model: LoadedModel) -> bool:
+def free_kept_steps(model: LoadedModel) -> bool:
     """Frees the steps, encoders and prefills that are kept for later calls. Whether there were any."""
     steps, passes = model.buckets.clear(), model.passes.clear()
     return steps or passes
 
 
-def with_memory(
+def retry_after_freeing(
     run: Callable[[], Result], models: Sequence[LoadedModel], *, what: Callable[[], str], may_repeat: bool = True
 ) -> Result:
     """run(); and where the device's memory ends, run() again, if steps were kept for later calls: these go first.
@@ -44,7 +44,7 @@ def with_memory(
             asked = bytes_asked_for(error)
         tries += 1
         for one in models:
-            kept = give_up_kept(one) or kept
+            kept = free_kept_steps(one) or kept
         gc.collect()  # ops and engines refer to each other
         give_back_unused_memory(model.device)
         if tries == 2 or not (kept and may_repeat):
@@ -52,20 +52,20 @@ def with_memory(
     free, narrower = free_on_device(model.device), NARROWER.get(model.dtype)
     raise MemoryBudgetError(
         f"the memory of device={model.device} is too small for {what()}: "
-        + ("it took all of it" if free is None else f"it needs more than the {in_units(free)} that are free")
-        + (f", and an array of {in_units(asked)} did not fit" if asked is not None else "")
+        + ("it took all of it" if free is None else f"it needs more than the {format_bytes(free)} that are free")
+        + (f", and an array of {format_bytes(asked)} did not fit" if asked is not None else "")
         + (". Kept steps are given up now: call again, or" if kept and not may_repeat else ":")
         + " ask for fewer or shorter texts or fewer beams (--batch-size, --num-beams), set a memory budget"
         " (--memory-budget, memory_budget=)" + (f", or load the model with dtype={narrower}" if narrower else "")
     )
 
 
-def frees_kept_steps(function: Function) -> Function:
-    """A function of a model, by `with_memory`."""
+def retries_after_freeing(function: Function) -> Function:
+    """A function of a model, by `retry_after_freeing`."""
 
     @functools.wraps(function)
     def call(model: LoadedModel, *args: Any, **kwargs: Any) -> Any:
         run = functools.partial(function, model, *args, **kwargs)
-        return with_memory(run, [model], what=lambda: f"`{function.__name__}` of these texts")
+        return retry_after_freeing(run, [model], what=lambda: f"`{function.__name__}` of these texts")
 
     return call  # type: ignore[return-value]

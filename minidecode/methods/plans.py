@@ -16,7 +16,7 @@ from ..runtime.engine import Engine
 from ..runtime.guidance import GuidedEngine
 from ..runtime.receipt import CostOf, CountedOps
 from ..search.candidates import option_against_hars
-from ..search.compiled import reason_for_numpy, rows_of_generation, work_of_search
+from ..search.compiled import load_or_reason_for_numpy, rows_of_generation, work_of_search
 from .drafts import PlannedDraft, check_context, with_drafts
 from .loaded import LoadedModel
 
@@ -58,7 +58,7 @@ def why_numpy(model: LoadedModel, extent: Extent, options: Options) -> str | Non
     """Why the plan `auto` runs NumPy's code in a generation; None where compiled code is there and pays."""
     work = work_of_search(model.parameters, model.weights, model.dtype, extent, options)
     rows = rows_of_generation(options, model.has_encoder, model.is_rotary)
-    return reason_for_numpy(model.weights, model.dtype, work, rows)
+    return load_or_reason_for_numpy(model.weights, model.dtype, work, rows)
 
 
 def engine_of(

@@ -23,8 +23,8 @@ from ..runtime.output import LogProbs
 from ..runtime.prompts import fit_prompts, token_rows
 from ..runtime.receipt import CountedOps
 from .latents import latents_of
-from .loaded import LoadedModel, check_writes, nan_source
-from .out_of_memory import frees_kept_steps
+from .loaded import LoadedModel, explain_nan, refuse_encoder_alone
+from .out_of_memory import retries_after_freeing
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Scores:
         return Scores([self.token_ids[text]], [self.token_log_probs[text]], [self.likeliest_ids[text]], size)
 
     @classmethod
-    def joined(cls, each: Sequence[Scores]) -> Scores:
+    def join(cls, each: Sequence[Scores]) -> Scores:
         """Several as one, text after text."""
         sizes = [s.bytes for s in each if s.bytes is not None]
         return cls(
@@ -88,7 +88,7 @@ class Scores:
         return right / int(self.tokens.sum())
 
 
-@frees_kept_steps
+@retries_after_freeing
 def logits(
     model: LoadedModel, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
     decoder_attention_mask: Any = None, latent: Any = None,
@@ -99,7 +99,7 @@ def logits(
     with decoder_start_token_id to mean what they do in training; the scores are those of the targets' positions.
     latent: as for `generate`.
     """
-    check_writes(model)
+    refuse_encoder_alone(model)
     if _is_text(input_ids) or _is_text(decoder_input_ids):
         raise InputError(
             "logits takes token ids, not texts: pass [model.tokenizer.encode(text)], or call score(text) for the "
@@ -130,7 +130,7 @@ def logits(
     return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
 
-@frees_kept_steps
+@retries_after_freeing
 def score(
     model: LoadedModel,
     texts: Texts | None = None,
@@ -180,7 +180,7 @@ def score(
             context = model.config.context
             log_probs, best, _ = score_pieces(engine, pieces, len(ids), context, progress, z_BZ=z_BZ)
     except NumericalError as error:
-        raise NumericalError(f"{error}{nan_source(model, model.plan)}") from None
+        raise NumericalError(f"{error}{explain_nan(model, model.plan)}") from None
     scored = [row[1:] for row in ids] if target_rows is None else target_rows
     sizes = [] if model.tokenizer is None else [model.tokenizer.bytes_of_tokens(row) for row in scored]
     known = [size for size in sizes if size is not None]
@@ -188,7 +188,7 @@ def score(
     return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)
 
 
-def log_probs_of(
+def score_new_tokens(
     model: LoadedModel, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool, z_BZ
 ) -> list[LogProbs]:
     """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
@@ -206,7 +206,7 @@ def log_probs_of(
         scored = score_pieces(engine, pieces, len(spoken), context, None, max(1, best), may_be_nan, z_BZ)
     each_text = zip(spoken, *scored, strict=True)
     by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
-    return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
+    return [by_place.get(i, LogProbs.make_empty_place(best)) for i in range(len(new_ids))]
 
 
 def make_scoring_engine(model: LoadedModel, plan: Plan) -> Engine:
@@ -217,7 +217,7 @@ def make_scoring_engine(model: LoadedModel, plan: Plan) -> Engine:
 
 def check_scoring(model: LoadedModel, stride: int | None, truncate: bool) -> None:
     """Raises OptionError on what `score` would refuse whatever the texts."""
-    check_writes(model)
+    refuse_encoder_alone(model)
     if model.is_encoder_decoder and stride is not None:
         raise OptionError("stride is for decoder-only models: a target is read whole")
     if truncate and not model.is_encoder_decoder:
@@ -278,7 +278,7 @@ class Piece:
     source: np.ndarray | None = None
 
     @property
-    def size(self) -> int:
+    def input_tokens(self) -> int:
         """Tokens that go through the model."""
         return len(self.read) + (0 if self.source is None else len(self.source))
 
@@ -341,7 +341,7 @@ def batch_pieces(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
     """Neighbours together as long as they are at most `most` tokens; a longer piece goes alone."""
     batch: list[Piece] = []
     for piece in pieces:
-        if batch and sum(p.size for p in batch) + piece.size > most:
+        if batch and sum(p.input_tokens for p in batch) + piece.input_tokens > most:
             yield batch
             batch = []
         batch.append(piece)

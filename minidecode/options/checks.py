@@ -109,7 +109,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
 
 
-def _token_ids(name: str, value: Any) -> tuple[int, ...]:
+def _check_token_ids(name: str, value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
     ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
@@ -119,11 +119,11 @@ def _token_ids(name: str, value: Any) -> tuple[int, ...]:
     return tuple(map(int, ids))
 
 
-def _id_lists(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+def _check_id_lists(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     value = value if value is not None else ()
     if not _is_list(value) or any(not _is_list(w) or len(w) == 0 for w in value):
         raise OptionError(f"{name} must be lists of token ids, none of them empty, not {shown(value)}")
-    return tuple(_token_ids(name, word) for word in value)
+    return tuple(_check_token_ids(name, word) for word in value)
 
 
 def _check_biases(name: str, value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
@@ -136,7 +136,7 @@ def _check_biases(name: str, value: Any) -> tuple[tuple[tuple[int, ...], float],
             raise OptionError(f"{name} needs one token id or more for each bias, not {ids!r:.80}")
         if not is_number(bias) or not abs(bias) <= 1e6:
             raise OptionError(f"{name} must be numbers between -1e6 and 1e6, not {bias!r:.80}")
-    return tuple({_token_ids(name, ids): float(bias) for ids, bias in pairs}.items())
+    return tuple({_check_token_ids(name, ids): float(bias) for ids, bias in pairs}.items())
 
 
 def _check_decay(name: str, value: Any) -> tuple[int, float] | None:
@@ -168,8 +168,8 @@ def _check_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
 
 
 TOKEN_ID = Whole(may_be_none=True)
-TOKEN_IDS = Checked(_token_ids, list[int], "int | Sequence[int] | None")
-ID_LISTS = Checked(_id_lists, list[str], "Sequence[Sequence[int]] | None")
+TOKEN_IDS = Checked(_check_token_ids, list[int], "int | Sequence[int] | None")
+ID_LISTS = Checked(_check_id_lists, list[str], "Sequence[Sequence[int]] | None")
 BIASES = Checked(_check_biases, list[str], "Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None")
 DECAY = Checked(_check_decay, str, "Sequence[float] | None")
 STRINGS = Checked(checked_stops, list[str], "str | Sequence[str] | None")

@@ -337,16 +337,16 @@ class Options(OptionTable):
             of_head["pad_token_id"] = None
         if (self.unk_token_id or 0) >= size:
             of_head["unk_penalty"] = 0.0
-        return self._with(**of_head)
+        return self._replaced(**of_head)
 
     def for_vocabulary(self, vocab_size: int) -> Options:
         """Options for a vocabulary; fairseq cuts num_beams to V - 1, for it never says the padding token."""
         if self.dialect != "fairseq" or self.num_beams < max(2, vocab_size):
             return self
         W = max(1, vocab_size - 1)
-        return self._with(num_beams=W, num_return_sequences=min(self.num_return_sequences, W))
+        return self._replaced(num_beams=W, num_return_sequences=min(self.num_return_sequences, W))
 
-    def _with(self, **changes: Any) -> Options:
+    def _replaced(self, **changes: Any) -> Options:
         """These options with some others. Where the minimum came from is no field, and stays."""
         options = dataclasses.replace(self, **changes)
         object.__setattr__(options, "has_default_minimum", self.has_default_minimum)
@@ -391,7 +391,7 @@ class Options(OptionTable):
 
     def with_draft_model(self) -> Options:
         """These options where a model drafts."""
-        return self if self.num_assistant_tokens else self._with(num_assistant_tokens=DRAFTED)
+        return self if self.num_assistant_tokens else self._replaced(num_assistant_tokens=DRAFTED)
 
     @property
     def constraint(self) -> str | None:

@@ -2,7 +2,7 @@
 
 A step is followed through three sections: "reorder" (the caches follow the beams), "forward" (a forward pass, up to
 the logits) and "search" (what the search makes of them, until the next step). The engine says where each begins; the
-proxy in front of the ops hands every call to `run`. A prefill lies in no section, and is not planned.
+proxy in front of the ops hands every call to `run_op`. A prefill lies in no section, and is not planned.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Fresh:
     """No arena: NumPy allocates every result, and frees it when nothing refers to it any more."""
 
     bytes, placed_by, why_in_parts = 0, "", ""
-    run = None  # who counts an op calls the function itself
+    run_op = None  # who counts an op calls the function itself
 
-    def begin(self, section: str, reads: np.ndarray | None = None) -> None:
+    def begin_section(self, section: str, reads: np.ndarray | None = None) -> None:
         """Begins a section, to which the next calls belong. reads: what its code reads without any op."""
 
-    def read(self, arrays: Sequence[np.ndarray]) -> None:
+    def note_host_reads(self, arrays: Sequence[np.ndarray]) -> None:
         """NumPy reads these results of ops here, where no op is called: until then they stay."""
 
 
@@ -69,7 +69,7 @@ class Extent:
     new_tokens: int
     text_tokens: int  # both together: the longest prompt need not be the one that grows the most
 
-    def holds(self, other: Extent) -> bool:
+    def covers(self, other: Extent) -> bool:
         """Whether all that the other asks for is within this."""
         mine, theirs = vars(self).values(), vars(other).values()
         return all(a >= b for a, b in zip(mine, theirs, strict=True))
@@ -101,7 +101,7 @@ class StepPlan:
 
     def serves(self, extent: Extent, made_for: tuple) -> bool:
         """Whether such a request keeps to this plan."""
-        return self.made_for == made_for and self.extent.holds(extent)
+        return self.made_for == made_for and self.extent.covers(extent)
 
     def as_dict(self) -> dict[str, Any]:
         """The table and its sums, as JSON can hold them."""
@@ -211,15 +211,15 @@ class Places:
         self.now = -1  # the time of the last call
         self._views: dict[tuple[Result, int], np.ndarray] = {}
 
-    def begin(self, section: str, reads: np.ndarray | None = None) -> None:
+    def begin_section(self, section: str, reads: np.ndarray | None = None) -> None:
         """Begins a section of the plan. What only some steps do (`keep_only`) is not planned."""
         self._section = section if section in self.plan.calls else None
         self._ways, self._made = self.plan.calls.get(section, ()), 0
 
-    def read(self, arrays: Sequence[np.ndarray]) -> None:
+    def note_host_reads(self, arrays: Sequence[np.ndarray]) -> None:
         """Does nothing: the plan was made for it."""
 
-    def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    def run_op(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""
         if self._section is None or name in UNPLANNED:
             return function(*args, **kwargs)

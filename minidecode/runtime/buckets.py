@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from ..device.arrays import is_array
-from ..device.graphs import Captured, end_of_work, wait_for_work
+from ..device.graphs import Captured, mark_end_of_work, wait_for_work
 from ..device.launch import OnHost
 from .receipt import CountedOps, bytes_held_by
 
@@ -41,7 +41,7 @@ class Bucket:
         self.parts: dict[Hashable, Captured] = {}  # of a step, by name; whole steps by what makes them differ
         self.end: Any = None  # of what its last generation launched, perhaps on another stream
 
-    def part(self, name: Hashable) -> Captured:
+    def captured_part(self, name: Hashable) -> Captured:
         """The part of this name, captured or not yet."""
         return self.parts.setdefault(name, Captured(self.device))
 
@@ -95,7 +95,7 @@ class Buckets:
         bucket.parts = {name: part for name, part in bucket.parts.items() if not part.lacked_memory}
         if not bucket.graphs:
             return
-        bucket.end = end_of_work(self.device)
+        bucket.end = mark_end_of_work(self.device)
         with self._lock:
             self.idle.append(bucket)
             while len(self.idle) > self.most or sum(kept.bytes for kept in self.idle) > self.most_bytes:

@@ -117,7 +117,7 @@ class Watched(Fresh):
     def __init__(self, graph: Any) -> None:
         self.graph = graph
 
-    def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    def run_op(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result."""
         graph, before = self.graph, len(self.graph.launches)
         if not graph.why_not and id(function) not in CAPTURABLE:

@@ -213,10 +213,12 @@ class Engine:
             self.source = self.latent = None  # the caches hold what is needed of them
             self._note_cache_bytes()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
-            self.source = self.source.picked(self.ops, np.repeat(np.arange(len(self.source.offsets_X) - 1), beams))
+            self.source = self.source.pick_sentences(
+                self.ops, np.repeat(np.arange(len(self.source.offsets_X) - 1), beams)
+            )
         elif self.latent is not None:
             each_R = np.repeat(np.arange(len(self.latent.addend_BD)), beams)
-            self.latent = self.latent.picked(self.ops, put(each_R, self.device))
+            self.latent = self.latent.pick_sentences(self.ops, put(each_R, self.device))
         if (watcher := WATCHER.get()) is not None:
             watcher.forward_ended(self)
 
@@ -241,7 +243,7 @@ class Engine:
         are seldom the last ones: beams that wait are there because others have far to go.
         """
         stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
-        self.ops.places.begin("leave")
+        self.ops.places.begin_section("leave")
         if self.bucket is not None:
             self.caches = caches_over_same_arrays(self.caches)
         there = put(stays_B, self.device), put(stays_R, self.device)
@@ -249,9 +251,9 @@ class Engine:
         for cache in self.caches:
             cache.keep_only(self.ops, *there)
         if self.source is not None:  # whole sequences again at each step
-            self.source = self.source.picked(self.ops, stays_R)
+            self.source = self.source.pick_sentences(self.ops, stays_R)
         if self.latent is not None:
-            self.latent = self.latent.picked(self.ops, there[1])
+            self.latent = self.latent.pick_sentences(self.ops, there[1])
         if self.in_front is not None:
             self._keep_sources_in_front(stays_R)
         self.give_back_bucket()  # not before its caches have been read: then it may be another one's
@@ -266,7 +268,7 @@ class Engine:
         self._check_called_off()
         if (watcher := WATCHER.get()) is not None:
             watcher.step_begins(self, tokens_RM, length_R, parent_R)
-        begin = self.ops.places.begin
+        begin = self.ops.places.begin_section
         begin("reorder")
         self.rows += len(length_R) * rows_per_token(self.weights)
         if self.make_cache.keeps and parent_R is not None:
@@ -321,9 +323,9 @@ class Engine:
             self._enter_bucket()
         assert self.bucket is not None
         if what != "step":
-            return self.bucket.part(what)
+            return self.bucket.captured_part(what)
         if self.captures(key):
-            return self.bucket.part(key)
+            return self.bucket.captured_part(key)
         self.graphs.why_not = self._why_in_parts(key) or self.graphs.why_not
         return None
 
@@ -331,7 +333,7 @@ class Engine:
         """Whether a step with this key is one launch: the next one, and all others until a part of it is refused."""
         if self.buckets is None or self._why_in_parts(key):
             return False
-        return self.bucket is None or self.bucket.part(key).can_be
+        return self.bucket is None or self.bucket.captured_part(key).can_be
 
     def _why_in_parts(self, key: Hashable = None) -> str:
         """Why a step with this key, or a pass, cannot be one launch here; empty where it can."""
@@ -449,7 +451,7 @@ class Engine:
     def _keep_sources_in_front(self, pick_X: np.ndarray) -> None:
         """The sources of these texts, one for each row."""
         assert self.in_front is not None
-        self.in_front = self.in_front.picked(pick_X)
+        self.in_front = self.in_front.pick_sentences(pick_X)
         self.places_R = self.in_front.place_shift_R()
 
     def _rows_of_sequences(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from ..cache.pages import PAGE, pages_for
 from ..cache.protocol import CacheSize
 from ..cache.queries import MOST_KEYS, rows_per_token
 from ..device.low_precision import LOW_PRECISION
-from ..device.weight_blocks import numbers_in
+from ..device.weight_blocks import count_numbers
 from ..errors import MemoryBudgetError, OptionError
 from ..options.options import Options
 from ..plan import STORED_AS, Plan
@@ -51,7 +51,7 @@ class Footprint:
     scoring: int = 0  # the moment at which log-probabilities are noted, if the call asks for them
     planning: int = 0  # before all others: the dry runs of a step, which hold all that it makes
 
-    def plus(self, other: Footprint) -> Footprint:
+    def add(self, other: Footprint) -> Footprint:
         """The footprint of both together: a draft model's is there beside that of the model."""
         return Footprint(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
@@ -237,20 +237,21 @@ def _widest_matrix(model: ModelOnDevice) -> int:
     """Numbers of the largest product's matrix, which a naive product of low-precision weights makes wide."""
     blocks = (*model.weights.blocks, *(model.weights.encoder.blocks if model.weights.encoder else ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
-    return max(numbers_in(w) for w in [*products, model.weights.lm_head])
+    return max(count_numbers(w) for w in [*products, model.weights.lm_head])
 
 
 def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:
     """Raises MemoryBudgetError, with figures, if a generation may take more than the budget."""
     if needed.total > budget:
         raise MemoryBudgetError(
-            f"{extent} may take {in_units(needed.total)} (keys and values {in_units(needed.cache)}), "
-            f"and {in_units(budget)} may be used: ask for fewer or shorter texts or fewer beams, or raise the memory "
+            f"{extent} may take {format_bytes(needed.total)} (keys and values {format_bytes(needed.cache)}), "
+            f"and {format_bytes(budget)} may be used: ask for fewer or shorter texts or fewer beams, or"
+            " raise the memory "
             "budget (--memory-budget, memory_budget=)"
         )
 
 
-def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
+def parse_budget(budget: int | str | None, device: str = "cpu") -> int | None:
     """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available").
 
     None, and "none": no limit. device: whose memory is asked what is left. Raises OptionError on what is no amount.
@@ -271,7 +272,7 @@ def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
     return int(size)
 
 
-def in_units(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Bytes for people: three digits and a unit."""
     for name in ("GB", "MB", "kB"):
         if size >= UNITS[name.lower()]:

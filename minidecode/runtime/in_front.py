@@ -30,7 +30,7 @@ class InFront:
     def from_sources(cls, sources: list[np.ndarray], weights: Any, device: str) -> InFront:
         return cls(sources, weights.target_place, rows_per_token(weights) - 1, device)
 
-    def picked(self, pick_X: np.ndarray) -> InFront:
+    def pick_sentences(self, pick_X: np.ndarray) -> InFront:
         """The sources of these texts, in this order: of each beam, or of those that go on."""
         return InFront([self.sources[x] for x in pick_X], self.target_place, self.unread, self.device)
 

@@ -15,12 +15,12 @@ from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from .arena import Extent
 from .prompts import (
+    advise_truncate,
     cut_sources,
     fit_prompts,
     fit_sources,
     fit_sources_in_front,
-    ids_and_mask,
-    or_truncate,
+    split_ids_and_mask,
     token_rows,
 )
 
@@ -92,7 +92,7 @@ class Inputs:
 
         The tokenizer says which; of token ids that a caller made, it is the end of text, and a language behind it.
         """
-        closing_ids = None if self.tokenizer is None else self.tokenizer.closing
+        closing_ids = None if self.tokenizer is None else self.tokenizer.closing_ids
         ends = np.atleast_1d(self.defaults.get("eos_token_id", -1))
         return [_count_closing(row, closing_ids, ends) for row in rows]
 
@@ -107,7 +107,7 @@ class Inputs:
         """
         name = {"target": "target_ids", "negative_prompt": "negative_prompt_ids"}.get(what, "input_ids")
         if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
-            (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, f"{what}s"), None
+            (input_ids, attention_mask), texts = split_ids_and_mask(texts, attention_mask, f"{what}s"), None
         if (texts is None) == (input_ids is None):
             raise InputError(f"give either {what}s or {name} (token ids)")
         if texts is not None and attention_mask is not None:
@@ -165,7 +165,7 @@ class Inputs:
                 raise InputError(
                     f"negative prompt {b + 1} has {counted(len(negative), 'token')}, and {limit} new ones go beyond"
                     f" the context of {self.config.context}: shorten it, or lower max_new_tokens"
-                    + or_truncate(truncate, "it")
+                    + advise_truncate(truncate, "it")
                 )
             negatives[b] = negative[-room:]
         return negatives
@@ -200,12 +200,12 @@ class Inputs:
         Raises InputError on such a text without truncate, before the rest of it is read.
         """
         assert self.tokenizer is not None  # it will read the text
-        part = self.tokenizer.ending if at_end else self.tokenizer.beginning
+        part = self.tokenizer.cut_to_ending if at_end else self.tokenizer.cut_to_beginning
         enough = most + 2  # a token more than can be held, and the last new one is never read
-        is_too_long = not truncate and self.tokenizer.surely_has(text, enough)
+        is_too_long = not truncate and self.tokenizer.surely_has_tokens(text, enough)
         read = text if is_too_long else part(text, enough)
         if is_too_long or (len(read) < len(text) and not truncate):
-            remedy = f"shorten it{or_truncate(truncate, 'it')}"
+            remedy = f"shorten it{advise_truncate(truncate, 'it')}"
             raise InputError(f"{which} has more than {most:,} tokens, and the model holds {most:,}: {remedy}")
         return read
 

@@ -28,7 +28,7 @@ class LogProbs:
     best: int  # how many of them were asked for
 
     @classmethod
-    def of_nothing(cls, best: int) -> LogProbs:
+    def make_empty_place(cls, best: int) -> LogProbs:
         """The output of a place that the rules left empty."""
         return cls(np.empty(0), np.empty((0, max(1, best)), np.int64), np.empty((0, max(1, best))), best)
 
@@ -163,7 +163,7 @@ class Output:
         """(the prompt's text, the new text with all of its stop string)."""
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
-        before = () if self.prompt_ids is None else self.prompt_ids[self._prompt(place)]
+        before = () if self.prompt_ids is None else self.prompt_ids[self._prompt_index(place)]
         ids = self.token_ids[place]
         prompt = self.tokenizer.decode_both(before, ids)[0] if self.full_text else ""
         return prompt, self.tokenizer.new_text(before, ids, self.stop_strings)
@@ -172,14 +172,14 @@ class Output:
         prompt, text = self._decode_place(place)
         return prompt + text.cut(self.stop_strings, self.keep_stop_strings)
 
-    def _prompt(self, place: int) -> int:
+    def _prompt_index(self, place: int) -> int:
         return place * len(self.limits) // len(self)  # each prompt has as many hypotheses
 
     def _finish_reason(self, place: int) -> str | None:
         ids = self.token_ids[place]
         if len(ids) == 0:
             return None
-        if ids[-1] in self.eos_token_id or len(ids) < self.limits[self._prompt(place)]:
+        if ids[-1] in self.eos_token_id or len(ids) < self.limits[self._prompt_index(place)]:
             return "stop"
         return "stop" if self.stop_strings and self._decode_place(place)[1].has(self.stop_strings) else "length"
 
@@ -235,4 +235,4 @@ class Hypothesis:
     @property
     def prompt(self) -> int:
         """The number of its prompt in the call, from 0."""
-        return self.output._prompt(self.index)
+        return self.output._prompt_index(self.index)

@@ -57,9 +57,9 @@ def find_parting(
         if _going_and_finished(mine) == _going_and_finished(theirs):
             continue
         if [(c.parent, c.token) for c in mine.candidates] == [(c.parent, c.token) for c in theirs.candidates]:
-            what, *about = _other_fates(mine, theirs, options, names, word)
+            what, *about = _describe_other_fates(mine, theirs, options, names, word)
             return make_parting("fates", step, f"{where}: {what}", *about)
-        kind, what, *about = _other_candidates(mine, theirs, names, options)
+        kind, what, *about = _describe_other_candidates(mine, theirs, names, options)
         return make_parting(kind, step, f"{where}: {what}", *about)
     if len(one) != len(other):
         (longer, _), (shorter, steps) = sorted(zip(names, searches, strict=True), key=lambda pair: -len(pair[1]))
@@ -81,7 +81,7 @@ def _going_and_finished(step: TraceStep) -> tuple[list[list[int]], list[list[int
     return sorted(fates["runs"]), sorted(fates["ends"])
 
 
-def _other_fates(
+def _describe_other_fates(
     one: TraceStep, other: TraceStep, options: tuple[Options, Options], names: tuple[str, str],
     word: Callable[[int], str],
 ) -> tuple[str, ...]:  # fmt: skip
@@ -93,7 +93,7 @@ def _other_fates(
     return what, *(("finished", "candidates", "prefix") if is_eos else ("limit", "candidates"))
 
 
-def _other_candidates(
+def _describe_other_candidates(
     one: TraceStep, other: TraceStep, names: tuple[str, str], options: tuple[Options, Options]
 ) -> tuple[str, ...]:
     """(kind, what happened, the kinds of rules that may be why).

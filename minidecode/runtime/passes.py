@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from ..device.arrays import is_array
-from ..device.graphs import Captured, GraphCounts, end_of_work, wait_for_work
+from ..device.graphs import Captured, GraphCounts, mark_end_of_work, wait_for_work
 from .buckets import caches_over_same_arrays
 from .receipt import CountedOps
 
@@ -54,8 +54,8 @@ class Passes:
 
     def _keep_pass(self, key: Hashable, captured: Captured) -> None:
         if bytes_of_pass(captured) > self.most_bytes:
-            captured.give_up()
-        captured.end = end_of_work(self.device)
+            captured.forget_capture()
+        captured.end = mark_end_of_work(self.device)
         with self._lock:
             self.kept[key] = captured
             self.kept.move_to_end(key)

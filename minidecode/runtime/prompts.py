@@ -17,7 +17,7 @@ UNUSED_OF_TOKENIZERS = {
 }  # fmt: skip
 
 
-def ids_and_mask(encoded: Mapping[str, Any], attention_mask: Any, what: str) -> tuple[Any, Any]:
+def split_ids_and_mask(encoded: Mapping[str, Any], attention_mask: Any, what: str) -> tuple[Any, Any]:
     """(input_ids, attention_mask) of what a tokenizer returned, a dict or a BatchEncoding; of one text as one row.
 
     what: the name of the argument, for errors. Raises InputError on a mapping that holds anything else.
@@ -43,7 +43,7 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
     input_ids: an array (B, N), a list of rows, or a mapping that a tokenizer returned.
     """
     if isinstance(input_ids, Mapping):
-        input_ids, attention_mask = ids_and_mask(input_ids, attention_mask, name)
+        input_ids, attention_mask = split_ids_and_mask(input_ids, attention_mask, name)
     for what, rows in [(name, input_ids), ("attention_mask", attention_mask)]:
         if (rows is not None or what == name) and not hasattr(rows, "__len__"):
             raise InputError(f"{what} must be an array (B, N) or a list of rows, not {rows!r}")
@@ -93,7 +93,9 @@ def fit_prompts(
         who = f"{which} {has} {count}"
         room = whole - len(row)
         if len(row) > context:
-            raise InputError(f"{who} and the model's context holds {context}: shorten it{or_truncate(truncate, 'it')}")
+            raise InputError(
+                f"{who} and the model's context holds {context}: shorten it{advise_truncate(truncate, 'it')}"
+            )
         if room < 1:
             raise InputError(f"{who} and max_length is {options.max_length}: raise it")
         limit = min(DEFAULT_NEW_TOKENS, room)
@@ -113,7 +115,7 @@ def fit_prompts(
                 raise InputError(
                     f"{limit} new tokens go beyond the decoder's context of {context}: ask for at most {room}"
                 )
-            cut = "" if limit > context else or_truncate(truncate, "the prompt")
+            cut = "" if limit > context else advise_truncate(truncate, "the prompt")
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )
@@ -169,7 +171,9 @@ def cut_sources(
             row = cut_before_closing(row, most, kept)
         if len(row) > most:
             remedy = (
-                f"shorten one of them{or_truncate(truncate, 'the source')}" if most > 0 else "ask for a shorter target"
+                f"shorten one of them{advise_truncate(truncate, 'the source')}"
+                if most > 0
+                else "ask for a shorter target"
             )
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens, and with {room} of its target they go beyond the "
@@ -179,7 +183,7 @@ def cut_sources(
     return fitting
 
 
-def or_truncate(truncate: bool | None, what: str) -> str:
+def advise_truncate(truncate: bool | None, what: str) -> str:
     """The other remedy against too many tokens, where there is a choice that was not made."""
     return f", or cut {what} with --truncate (truncate=True)" if truncate is False else ""
 
@@ -208,7 +212,7 @@ def fit_sources(ids: list[np.ndarray], context: int, truncate: bool | None, clos
         if len(row) > context:
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens and the encoder holds {context}: "
-                f"shorten it{or_truncate(truncate, 'it')}"
+                f"shorten it{advise_truncate(truncate, 'it')}"
             )
         fitting.append(row)
     return fitting

@@ -74,7 +74,7 @@ class CountedOps:
             started = time.perf_counter()
             token = COUNTS.set(count.code_paths)
             try:
-                run = self.places.run
+                run = self.places.run_op
                 result = function(*args, **kwargs) if run is None else run(name, function, args, kwargs)
             finally:
                 COUNTS.reset(token)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..device.weight_blocks import numbers_in
+from ..device.weight_blocks import count_numbers
 from .model_on_device import ModelOnDevice
 
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53  # unit roundoff: the largest relative error of one rounded operation
@@ -34,7 +34,7 @@ def logit_bound(model: ModelOnDevice, largest: float, positions: int, unit: floa
     decoder, encoder = model.weights.blocks, model.weights.encoder.blocks if model.has_encoder else ()
     sums = 2 * len(encoder) + (3 if model.has_encoder else 2) * len(decoder) + 1
     blocks = (*decoder, *encoder)  # gates double the outputs of `up`, and zeros in panels add to the numbers of `down`
-    feeds = [min(block.up.outputs, -(-numbers_in(block.down) // block.down.outputs)) for block in blocks]
+    feeds = [min(block.up.outputs, -(-count_numbers(block.down) // block.down.outputs)) for block in blocks]
     return bound_of_sums(sums, max(model.config.width, positions, *feeds), largest, unit)
 
 

@@ -27,7 +27,7 @@ from .processors import (
     process_and_log_softmax,
     why_in_parts,
 )  # fmt: skip
-from .result import Found, Request, clear_trouble, copy_finds, raise_trouble, scaled_logits, with_copied_finds
+from .result import Found, Request, clear_trouble, copy_results, raise_trouble, scale_logits, with_copied_results
 from .rows import Rows
 from .stopping import Stopping
 from .tables import arrays_of_tables, copies_without_rows
@@ -82,8 +82,8 @@ def beam_search(
                 stays_B = engine.sentences_that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     if all_groups is state.groups:
-                        all_groups = [with_copied_finds(beams) for beams in all_groups]
-                    _copy_finds_of_groups(state.groups, all_groups, done_B, state.sentence_B)
+                        all_groups = [with_copied_results(beams) for beams in all_groups]
+                    _copy_results_of_groups(state.groups, all_groups, done_B, state.sentence_B)
                     state = state.of_sentences(stays_B, request, options)
                     engine.keep_only(stays_B, G * W)
 
@@ -97,7 +97,7 @@ def beam_search(
             return step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
 
         state, decided = engine.run_step(one_step, state, said, key)
-    _copy_finds_of_groups(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
+    _copy_results_of_groups(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
     best = best_finished(all_groups, request, options, looks.steps)
     if kept:
         kept.find_beams(best.tokens)
@@ -123,15 +123,15 @@ def step_of_beams(
     B, G, W = len(sentence_B), len(groups), groups[0].running_BWM.shape[1]
     C = options.candidates // G
     if kept:
-        _keep_scores(kept, "logits", logits_RV, groups[0], sentence_B)
-    logits_RV = scaled_logits(ops, logits_RV, options)
+        _note_scores(kept, "logits", logits_RV, groups[0], sentence_B)
+    logits_RV = scale_logits(ops, logits_RV, options)
     rows_of = [beams.rows(request, sentence_B, step, state.tables) for beams in groups]
     is_straight = may_be_straight and not is_any_due(rows_of[0], options)
     logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
     if not is_straight and options.rules.softmax == "first":
         logprobs_RV, model_trouble_R = _logprobs_and_trouble(ops, logits_RV, groups, sentence_B, step, options)
     if diversity:
-        diversity.forget()
+        diversity.clear_chosen()
     decided = []
     for g, beams in enumerate(groups):
         # 1. Score every continuation of every beam, and keep the best C of each sentence.
@@ -139,7 +139,7 @@ def step_of_beams(
         if is_straight:
             candidates = candidates_from_logits(ops, logits_RV, beams.running_score_BW, C)
             if kept and "scores" in kept.what:  # nothing comes between; no part of the step, so past those who count
-                _keep_scores(kept, "scores", ops.functions["log_softmax"](logits_RV)[0], beams, sentence_B)
+                _note_scores(kept, "scores", ops.functions["log_softmax"](logits_RV)[0], beams, sentence_B)
         else:
             if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
                 scores_RV, model_trouble_R = process_and_log_softmax(ops, logits_RV, rows_of[g], options, notes)
@@ -148,7 +148,7 @@ def step_of_beams(
                 scores_RV = diversity.penalized_logprobs(logprobs_RV, g) if diversity else logprobs_RV
                 scores_RV = apply_processors(ops, scores_RV, rows_of[g], options, notes)
             if kept:
-                _keep_scores(kept, "scores", scores_RV, beams, sentence_B)
+                _note_scores(kept, "scores", scores_RV, beams, sentence_B)
             total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
             if options.rules.finished == "first" and request.prefix_BP is not None:
                 prefix_BP = request.prefix_BP[sentence_B]
@@ -255,7 +255,7 @@ def _logprobs_and_trouble(
     return logprobs_RV, trouble_R
 
 
-def _keep_scores(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sentence_B: np.ndarray) -> None:
+def _note_scores(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sentence_B: np.ndarray) -> None:
     """A step's logits or scores, to where these sentences' rows are in the whole batch."""
     W = beams.running_BWM.shape[1]
     row_BW = sentence_B[:, None] * W + np.arange(W)
@@ -276,12 +276,12 @@ def _parent_rows(parent_BX: np.ndarray) -> np.ndarray:
     return (parent_BX + X * np.arange(B, like=parent_BX)[:, None]).reshape(-1)
 
 
-def _copy_finds_of_groups(
+def _copy_results_of_groups(
     groups: list[Beams], all_groups: list[Beams], which_X: np.ndarray, sentence_B: np.ndarray
 ) -> None:
-    """What these sentences have found goes into the arrays of all sentences; see `copy_finds`."""
+    """What these sentences have found goes into the arrays of all sentences; see `copy_results`."""
     for beams, every in zip(groups, all_groups, strict=True):
-        copy_finds(beams.finds(), every.finds(), which_X, sentence_B)
+        copy_results(beams.result_arrays(), every.result_arrays(), which_X, sentence_B)
 
 
 @dataclass
@@ -300,7 +300,7 @@ class Diversity:
         scores_BWV, chosen_BV = array_like(logits_RV, (B, W, V), dtype, 0), array_like(logits_RV, (B, V), dtype, 0)
         return cls(options.diversity_penalty, scores_BWV, chosen_BV)
 
-    def forget(self) -> None:
+    def clear_chosen(self) -> None:
         """A new step: no group has chosen."""
         self.chosen_BV[...] = 0
 
@@ -391,7 +391,7 @@ class Beams:
             tables,
         )
 
-    def finds(self) -> tuple[np.ndarray, ...]:
+    def result_arrays(self) -> tuple[np.ndarray, ...]:
         """The finished texts, with their scores."""
         return self.finished_BWM, self.finished_score_BW, self.finished_length_BW
 
@@ -499,7 +499,7 @@ def best_finished(groups: list[Beams], request: Request, options: Options, steps
     """The best finished texts of all groups. A place that no text filled, or only one out of play, stays empty."""
     text_BXM, score_BX, length_BX = (
         np.concatenate([fetch(part) for part in parts], axis=1)
-        for parts in zip(*(beams.finds() for beams in groups), strict=True)
+        for parts in zip(*(beams.result_arrays() for beams in groups), strict=True)
     )
 
     sum_BX = score_BX * options.length_norm(np.maximum(length_BX, 1))

@@ -16,7 +16,7 @@ from ..cache.queries import rows_per_token
 from ..device.low_precision import DYNAMIC, arrays_in_weights
 from ..device.weight_blocks import BLOCKS
 from ..options.options import Options
-from ..plan import file_of
+from ..plan import import_backend_file
 from ..runtime.arena import Extent
 from .candidates import option_against_hars
 
@@ -99,7 +99,7 @@ WORTH_LOADING = 1.5e11
 AS_LONG_AS_ROWS = {"float16": 100} | dict.fromkeys((*DYNAMIC, *BLOCKS), 100)
 
 
-def reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str]) -> str | None:
+def load_or_reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str]) -> str | None:
     """Why the plan `auto` runs NumPy's code; None if the compiled code of these rows is there and pays.
 
     Then it is loaded. Nothing is ever compiled. work: see `work_of_search` and `work_of_encoder`.
@@ -111,7 +111,7 @@ def reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str])
     if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_in_weights(weights)):
         return "these weights lie in an order that code is not compiled for"
     try:
-        missing = missing_rows(rows, dtype)
+        missing = rows_without_compiled_code(rows, dtype)
     except (ImportError, RuntimeError, OSError) as error:  # Numba or its library is not there, or finds no folder
         return f"compiled code cannot be loaded: {error}"
     if missing:
@@ -154,13 +154,15 @@ def rows_of_generation(options: Options, has_encoder: bool, is_rotary: bool = Fa
     return rows
 
 
-def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
+def rows_without_compiled_code(rows: Iterable[str], dtype: str) -> list[str]:
     """The rows whose code would have to be compiled; that of all others is loaded."""
     return [
         row
         for row in rows
         if not all(
-            _can_load(_function(name), parse_types(t)) for name, types in _functions_of(row, dtype) for t in types
+            _can_load(_compiled_function(name), parse_types(t))
+            for name, types in _functions_of(row, dtype)
+            for t in types
         )
     ]
 
@@ -173,17 +175,17 @@ def precompile(progress: Callable[[int, int], None] = lambda done, total: None) 
     made, functions = 0, all_functions()
     for done, (name, types) in enumerate(functions):
         progress(done, len(functions))
-        if not _can_load(_function(name), parse_types(types)):
-            _function(name).compile(parse_types(types))
+        if not _can_load(_compiled_function(name), parse_types(types)):
+            _compiled_function(name).compile(parse_types(types))
             made += 1
     progress(len(functions), len(functions))
     return made
 
 
-def how_many_on_disk() -> tuple[int, int]:
+def count_compiled() -> tuple[int, int]:
     """(functions whose code need not be compiled any more, those that there are), each for one kind of arguments."""
     functions = all_functions()
-    return sum(_can_load(_function(name), parse_types(types)) for name, types in functions), len(functions)
+    return sum(_can_load(_compiled_function(name), parse_types(types)) for name, types in functions), len(functions)
 
 
 def all_functions() -> list[tuple[str, str]]:
@@ -196,9 +198,9 @@ def _functions_of(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
     return (PRODUCTS[dtype] if row == "linear" else (TYPES | ASKED_FOR)[row]).items()
 
 
-def _function(name: str) -> Any:
+def _compiled_function(name: str) -> Any:
     module, _, function = name.rpartition(".")
-    return vars(file_of("cpu", module))[function]
+    return vars(import_backend_file("cpu", module))[function]
 
 
 def parse_types(text: str) -> tuple:
@@ -239,7 +241,7 @@ def _can_load(function: Any, types: tuple) -> bool:
 
 
 @contextmanager
-def tell_when_compiling(tell: Callable[[], None]) -> Iterator[None]:
+def call_when_compiling(tell: Callable[[], None]) -> Iterator[None]:
     """Calls `tell` when the compiler starts, if it does: once while this is open."""
     from numba.core import event
 

@@ -90,7 +90,8 @@ class Vocabulary:
             backend = _import_library().LLTokenizer(tokenizer.as_json())
         except ValueError as error:
             raise OptionError(
-                f"llguidance cannot read this model's tokenizer ({_one_line(error)}): leave out regex and json_schema, "
+                f"llguidance cannot read this model's tokenizer ({_one_line_message(error)}): leave out"
+                " regex and json_schema, "
                 "or use another model"
             ) from None
         special = {*tokenizer.special_ids, *(i for i in range(backend.vocab_size) if backend.is_special_token(i))}
@@ -132,7 +133,7 @@ def _single_bytes(text: bytes) -> list[bytes]:
     return [text[i : i + 1] for i in range(len(text))]
 
 
-def _one_line(message: object) -> str:
+def _one_line_message(message: object) -> str:
     """The library's message without its pictures of the place: "what: why"."""
     text = str(message)
     lines = [line.strip() for line in text.splitlines()]
@@ -222,7 +223,7 @@ class Constraint:
             else:
                 grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
         except ValueError as error:  # such as half a surrogate pair in a schema, or one that is nested too deep
-            raise OptionError(f"{name} is refused by llguidance ({_one_line(error)}): {remedy}") from None
+            raise OptionError(f"{name} is refused by llguidance ({_one_line_message(error)}): {remedy}") from None
         first_hints: dict[str, None] = {}
         for hint in filter(None, _likely_endings(options)):
             first_hints[hint] = None
@@ -234,7 +235,9 @@ class Constraint:
             backends = vocabulary.backend, backend_of_bytes()
             matcher, by_byte = (library.LLMatcher(backend, grammar, log_level=0) for backend in backends)
             if matcher.get_error():
-                raise OptionError(f"{name} is refused by llguidance ({_one_line(matcher.get_error())}): {remedy}")
+                raise OptionError(
+                    f"{name} is refused by llguidance ({_one_line_message(matcher.get_error())}): {remedy}"
+                )
             if len(vocabulary.roots) >= GRAMMARS:
                 vocabulary.roots.clear()
             constraint = cls(name, vocabulary, Beginning(b"", matcher, None), by_byte, hints, eos, (), 1)
@@ -289,12 +292,12 @@ class Constraint:
         allowed_V = self._allowed_tokens(beginning, len(scores_V))
         self.counts.of += len(scores_V)
         self.counts.masked += len(scores_V) - int(allowed_V.sum())
-        return self._with_an_end(beginning, allowed_V, scores_V, left)
+        return self._tokens_that_can_end(beginning, allowed_V, scores_V, left)
 
     def token_towards_end(self, ids: tuple[int, ...]) -> int | None:
         """The next token of the known end behind `ids`; None where they begin no match."""
         beginning = self._state_after(ids)
-        return None if beginning is None else self._next_of_the_end(beginning)
+        return None if beginning is None else self._take_next_of_end(beginning)
 
     def forget_older_steps(self, step: int) -> None:
         """Beginnings of the last step alone are kept; diverse groups ask several times in a step."""
@@ -322,7 +325,7 @@ class Constraint:
         if not matcher.consume_token(token):
             return None
         if token not in beginning.ends:  # a token of no mask of ours
-            beginning.ends[token] = self._end_behind(beginning, token, np.inf)
+            beginning.ends[token] = self._find_end_behind(beginning, token, np.inf)
         end = beginning.ends[token]
         return None if end is None else Beginning(beginning.text + self.vocabulary.text_of[token], matcher, end)
 
@@ -336,7 +339,7 @@ class Constraint:
             allowed_V[self.eos] = beginning.matcher.is_accepting()
         return allowed_V
 
-    def _with_an_end(
+    def _tokens_that_can_end(
         self, beginning: Beginning | None, allowed_V: np.ndarray, scores_V: np.ndarray, left: int
     ) -> list[int]:
         """The likeliest of the tokens that are allowed and possible and let the text end in time; left: tokens."""
@@ -355,9 +358,9 @@ class Constraint:
                     return stays
             else:
                 self.counts.too_long += 1
-        return stays or [self._next_of_the_end(beginning)]
+        return stays or [self._take_next_of_end(beginning)]
 
-    def _next_of_the_end(self, beginning: Beginning) -> int:
+    def _take_next_of_end(self, beginning: Beginning) -> int:
         """The first of the fewest tokens of the end that is known."""
         if not beginning.end:
             return self.eos[0]
@@ -371,16 +374,16 @@ class Constraint:
         """Whether an end is known behind this token that needs, with EOS, no more than the tokens left behind it."""
         most, end = left - 2, beginning.ends.get(token)
         if end is None or self._fewest_tokens(end) > most:
-            end = beginning.ends[token] = self._end_behind(beginning, token, most)
+            end = beginning.ends[token] = self._find_end_behind(beginning, token, most)
         return end is not None
 
-    def _end_behind(self, beginning: Beginning, token: int, most: float) -> bytes | None:
+    def _find_end_behind(self, beginning: Beginning, token: int, most: float) -> bytes | None:
         """The end that was known, or what is left of it, if it completes this, too; else one that is searched for.
 
         most: tokens that it may have.
         """
         text = self.vocabulary.text_of[token]
-        end = self._old_end(beginning.matcher, [token], beginning.end, most, len(text))
+        end = self._reuse_old_end(beginning.matcher, [token], beginning.end, most, len(text))
         # A new end is seldom shorter.
         has_no_room = beginning.end is not None and most < self._fewest_tokens(beginning.end)
         if end is not None or has_no_room or beginning.searches >= SEARCHES:
@@ -390,7 +393,7 @@ class Constraint:
         beginning.searches -= end is not None  # those that fail are counted
         return end
 
-    def _old_end(
+    def _reuse_old_end(
         self, matcher: Any, tokens: list[int], old: bytes | None, most: float, likely_cut: int = 0
     ) -> bytes | None:
         """The rest of a known end after a cut, if it completes the matcher's text and these tokens."""

@@ -94,7 +94,7 @@ class DraftModel:
             length_X = texts.length_R[mine_X] + [len(drafts[i].ids) for i in writing]
             newest_X = np.cumsum(length_X - engine.seen_R[mine_X]) - 1  # among the rows that are read
             logits_XV = engine.read_new_tokens(tokens_RM, mine_X, length_X)[newest_X]
-            rows = texts_ahead(texts, self.request, o, tokens_RM[mine_X], mine_X, length_X.copy(), OF_DRAFT)
+            rows = texts_after_drafts(texts, self.request, o, tokens_RM[mine_X], mine_X, length_X.copy(), OF_DRAFT)
             chosen = next_tokens(engine.ops, logits_XV, rows, self.request, o, None, None)
             tokens_RM[mine_X, length_X] = chosen.token_R
             fine = [x for x, trouble in enumerate(chosen.trouble_R) if trouble == FINE]
@@ -107,7 +107,7 @@ class DraftModel:
         return drafts
 
 
-def texts_ahead(
+def texts_after_drafts(
     texts: Texts, request: Request, options: Options, tokens_XM: np.ndarray, text_X: np.ndarray, length_X: np.ndarray,
     key: int = 0,
 ) -> Texts:  # fmt: skip

@@ -105,7 +105,7 @@ def _record_last_step(engine, network, weights, functions, extent: Extent, searc
         plain.encode(sources)
     with watched_by(None), contextlib.suppress(_RecordedError):
         (greedy_search if search.num_beams == 1 else beam_search)(stand_in, request, search)
-    recorder.finish()
+    recorder.end_step()
     return recorder
 
 
@@ -276,14 +276,14 @@ class Recorder:
         self._by_root: dict[int, _Made] = {}
         self._times: dict[str, int] = {}  # an op was called
 
-    def begin(self, section: str, reads: np.ndarray | None = None) -> None:
+    def begin_section(self, section: str, reads: np.ndarray | None = None) -> None:
         """Begins a section. What the caches hold by now is theirs, and no intermediate."""
         self._note_held()
         self._section = section
         self.calls[section] = []
-        self.read([] if reads is None else [reads])
+        self.note_host_reads([] if reads is None else [reads])
 
-    def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    def run_op(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result. One that the op made has an array of its own; one that is part of an argument stays that."""
         if self._section is None or name in UNPLANNED:
             return function(*args, **kwargs)
@@ -292,7 +292,7 @@ class Recorder:
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"
         arguments = list(_arrays_within((*args, *kwargs.values())))  # a position bias may be one that the step made
-        self.read(arguments)
+        self.note_host_reads(arguments)
         takes, asked, rows_of = inspect.signature(function).parameters, [], _argument_of_as_many_rows(name)
 
         def workspace(shape, dtype):
@@ -321,7 +321,7 @@ class Recorder:
         self.calls[self._section].append(_Called(name, self.now, made, rows_of, lent))
         return result
 
-    def finish(self) -> None:
+    def end_step(self) -> None:
         """The step is over."""
         self._note_held()
 
@@ -332,7 +332,7 @@ class Recorder:
             self._by_root[id(array)] = made
         return made
 
-    def read(self, arrays: Sequence[np.ndarray]) -> None:
+    def note_host_reads(self, arrays: Sequence[np.ndarray]) -> None:
         """These arrays are read now: by an op, or by NumPy."""
         for array in arrays:
             if made := self._by_root.get(id(base_array(array))):

@@ -30,10 +30,10 @@ from .result import (
     Request,
     check_logits,
     clear_trouble,
-    copy_finds,
+    copy_results,
     raise_trouble,
-    scaled_logits,
-    with_copied_finds,
+    scale_logits,
+    with_copied_results,
 )
 from .rows import Rows
 from .stopping import Stopping
@@ -73,7 +73,7 @@ def greedy_search(
             report = looks.look(step, texts.past, chosen.flag, chosen.trouble_R, chosen.model_trouble_R)
             flag = report.flag
             if flag & TROUBLE:
-                streams.tell_tokens(texts, chosen, report.step)
+                streams.call_on_token(texts, chosen, report.step)
                 if report.model_trouble_R is not None:
                     raise_trouble(report.model_trouble_R, texts.sentence_R, report.step)
                 raise_trouble(report.trouble_X, texts.sentence_R, report.step)
@@ -81,7 +81,7 @@ def greedy_search(
                 flag |= texts.stop(stopping, request, chosen.scores_RV)
             if trace:
                 note_tokens(trace, report.step, texts, chosen)
-            streams.tell_tokens(texts, chosen, looks.steps)
+            streams.call_on_token(texts, chosen, looks.steps)
             if flag & ALL_DONE:
                 break
 
@@ -91,8 +91,8 @@ def greedy_search(
                 stays_B = engine.sentences_that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     if every_text is texts:
-                        every_text = with_copied_finds(texts)
-                    copy_finds(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
+                        every_text = with_copied_results(texts)
+                    copy_results(texts.result_arrays(), every_text.result_arrays(), np.repeat(done_B, S), texts.row_R)
                     stays_R = (stays_B[:, None] * S + np.arange(S)).reshape(-1)
                     texts = texts.of_rows(stays_R, request, options)
                     streams.keep_only(stays_R)
@@ -108,8 +108,8 @@ def greedy_search(
 
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
-    copy_finds(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
-    result = found_texts(every_text, request, options, looks.steps)
+    copy_results(texts.result_arrays(), every_text.result_arrays(), np.arange(len(texts.row_R)), texts.row_R)
+    result = make_found(every_text, request, options, looks.steps)
     if kept:
         kept.find_texts(result.tokens)
     return result
@@ -142,7 +142,7 @@ def next_tokens(
     # 1. Score the next token of every text.
     if kept:
         kept.note_rows("logits", logits_RV, texts.row_R, texts.done_R)
-    logits_RV = scaled_logits(ops, logits_RV, options)
+    logits_RV = scale_logits(ops, logits_RV, options)
     rows = texts.rows(request, step)
     if options.remove_invalid_values:
         logits_RV = remove_invalid_values(ops, logits_RV, rows, options)
@@ -254,7 +254,7 @@ class Texts:
         """What processors look at; of a text that is done, what came before its end."""
         return request.rows(self.tokens_RM, self.length_R - self.done_R, self.sentence_R, step, self.tables)
 
-    def finds(self) -> tuple[np.ndarray, ...]:
+    def result_arrays(self) -> tuple[np.ndarray, ...]:
         """The generated texts, with their scores."""
         return self.tokens_RM, self.length_R, self.total_R
 
@@ -271,7 +271,7 @@ class Texts:
         make_tables(texts.rows(request, 0), options)
         return texts
 
-    def ids_from(self, first: int, end: int) -> np.ndarray:
+    def tokens_of_steps(self, first: int, end: int) -> np.ndarray:
         """ids_KR: the new tokens of these steps, for the host; behind the end of a text anything stands."""
         at_RK = self.begins_R[:, None] + np.arange(first, end, like=self.begins_R)
         return fetch(np.take_along_axis(self.tokens_RM, np.minimum(at_RK, self.tokens_RM.shape[1] - 1), axis=1)).T
@@ -302,12 +302,14 @@ class Streams:
         self.goes_on_R = np.ones(rows, bool)
         self.steps = 0  # whose tokens were told
 
-    def tell_tokens(self, texts: Texts, chosen: Chosen, steps: int) -> None:
+    def call_on_token(self, texts: Texts, chosen: Chosen, steps: int) -> None:
         """Tells the tokens of all steps up to this number; `chosen` is the newest."""
         if self.on_token is None:
             return
         stopping, limit_R = self.request.stopping, self.request.limit_B[texts.sentence_R]
-        ids_KR = texts.ids_from(self.steps, steps) if texts.past else [fetch(chosen.token_R)][: steps - self.steps]
+        ids_KR = (
+            texts.tokens_of_steps(self.steps, steps) if texts.past else [fetch(chosen.token_R)][: steps - self.steps]
+        )
         for ids_R in ids_KR:
             self.steps += 1
             for r in np.flatnonzero(self.goes_on_R):
@@ -326,10 +328,10 @@ def note_tokens(trace: Trace, step: int, texts: Texts, chosen: Chosen) -> None:
     trace.note_tokens(step, chosen.rows.on_host, token_R, total_R, went_R, done_R, chosen.notes)
 
 
-def found_texts(texts: Texts, request: Request, options: Options, steps: int) -> Found:
+def make_found(texts: Texts, request: Request, options: Options, steps: int) -> Found:
     """The new tokens and the score of each text, by sentence."""
     S = options.num_return_sequences
-    (tokens_RM, length_R, total_R), prompt_R = map(fetch, texts.finds()), np.repeat(request.prompt_B, S)
+    (tokens_RM, length_R, total_R), prompt_R = map(fetch, texts.result_arrays()), np.repeat(request.prompt_B, S)
     scores_R = total_R / options.length_norm(length_R - prompt_R)
     new = [tokens_RM[r, prompt_R[r] : length_R[r]].copy() for r in range(len(prompt_R))]
     return Found([new[i : i + S] for i in range(0, len(new), S)], scores_R.reshape(-1, S), steps)

@@ -175,7 +175,7 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
     if any(not globals()[name].by_host for name in names):
         for name in OF_ROWS:
             if name != "prefix_BP" or rows.prefix_BP is not None:
-                rows.own_table(name)
+                rows.table_of_rows(name)
     for name in names:
         if globals()[name].make_table is not None:
             table_of_processor(name, rows, options)
@@ -208,7 +208,7 @@ def due_at_every_step(options: Options) -> list[str]:
 
 def _add_biases(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
     """Adds the biases of a table's sequences (-inf rules a token out) in all rows, or in those of where_R."""
-    list_R = rows.own_table("first_list_R") if where_R is None else where_R.astype(np.int64) - 1
+    list_R = rows.table_of_rows("first_list_R") if where_R is None else where_R.astype(np.int64) - 1
     return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table_of_processor(name, rows, o))
 
 
@@ -257,7 +257,7 @@ def _texts_for_penalties(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
     return ops.penalize_tokens(
-        scores_RV, *_texts_for_penalties(rows, o), rows.own_table("every_R"), o.repetition_penalty
+        scores_RV, *_texts_for_penalties(rows, o), rows.table_of_rows("every_R"), o.repetition_penalty
     )
 
 
@@ -283,7 +283,7 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
         tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
         return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
-    exempt_X, every_R1 = table_of_processor("no_repeat_ngram_size", rows, o), rows.own_table("every_R")[:, None]
+    exempt_X, every_R1 = table_of_processor("no_repeat_ngram_size", rows, o), rows.table_of_rows("every_R")[:, None]
     tail_RX = tokens_RM[every_R1, length_R[:, None] - np.arange(1, n, like=scores_RV)]
     is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
     kept_RX = scores_RV[:, exempt_X]
@@ -306,7 +306,7 @@ def bad_words_ids(ops, scores_RV, rows, o):
     EOS alone is let pass, unless the dialect bans it.
     """
     tokens_RM, length_R = _texts_for_penalties(rows, o)
-    lists = rows.own_table("first_list_R"), *table_of_processor("bad_words_ids", rows, o)
+    lists = rows.table_of_rows("first_list_R"), *table_of_processor("bad_words_ids", rows, o)
     return ops.bias_sequences(scores_RV, tokens_RM, length_R, *lists)
 
 

@@ -100,7 +100,7 @@ class Found:
     drafts: list[DraftCounts] | None = None  # by text, where they were drafted
 
 
-def copy_finds(
+def copy_results(
     finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np.ndarray, number_X: np.ndarray
 ) -> None:
     """What those in `which` have found, by sentence or by text, into the arrays of all, to the places `number` says.
@@ -112,16 +112,16 @@ def copy_finds(
             all_XN[number_X[which_X]] = found_XN[which_X]
 
 
-def with_copied_finds(state: Any) -> Any:
+def with_copied_results(state: Any) -> Any:
     """Texts or beams like these, over copies of what they have found.
 
     The arrays of a batch that shrinks may belong to a kept step, and so to the next generation that launches it.
     """
-    finds = {id(array) for array in state.finds()}
+    finds = {id(array) for array in state.result_arrays()}
     return replace(state, **{name: array.copy() for name, array in vars(state).items() if id(array) in finds})
 
 
-def scaled_logits(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
+def scale_logits(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
     """The model's logits; in a dialect whose temperature is part of the model, divided by it."""
     if options.rules.temperature_in_softmax and options.temperature != 1.0:
         return ops.apply_temperature(logits_RV, options.temperature)

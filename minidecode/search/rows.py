@@ -37,10 +37,10 @@ class Rows:
         """The table of this name, an array or several, where the texts lie; made when it is first asked for."""
         key = (name, len(self.length_R) if name.endswith("_R") else None, type(self.tokens_RM))
         if key not in self.tables:
-            self.tables[key] = _put_beside(make(), self.tokens_RM)
+            self.tables[key] = _move_beside(make(), self.tokens_RM)
         return self.tables[key]
 
-    def own_table(self, name: str) -> Any:
+    def table_of_rows(self, name: str) -> Any:
         """Makes the table of this name, one of OF_ROWS."""
         return self.table(name, lambda: OF_ROWS[name](self))
 
@@ -65,7 +65,7 @@ class Rows:
         if isinstance(self.tokens_RM, np.ndarray):
             return self
         names = ("prompt_R", "limit_R", "sentence_R", *(() if self.prefix_BP is None else ("prefix_BP",)))
-        return replace(self, **{name: self.own_table(name) for name in names})
+        return replace(self, **{name: self.table_of_rows(name) for name in names})
 
     @functools.cached_property
     def new_texts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +95,7 @@ class Rows:
         return self.tokens_RM[r, : self.length_R[r]]
 
 
-def _put_beside(made: Any, like: Any) -> Any:
+def _move_beside(made: Any, like: Any) -> Any:
     if isinstance(made, tuple):
         return tuple(np.asarray(array, like=like) for array in made)
     return np.asarray(made, like=like)

@@ -20,8 +20,8 @@ import numpy as np
 from ..options.options import Options
 from ..runtime.drafted import DraftCheckingEngine
 from ..runtime.receipt import DraftCounts
-from .drafts import OF_VERDICT, Draft, Drafter, softmax_in_float64, texts_ahead
-from .greedy import Chosen, Texts, found_texts, next_tokens
+from .drafts import OF_VERDICT, Draft, Drafter, softmax_in_float64, texts_after_drafts
+from .greedy import Chosen, Texts, make_found, next_tokens
 from .result import Found, Request, raise_trouble
 
 
@@ -61,7 +61,7 @@ def speculative_search(
         rows_of_X = np.array([len(draft.ids) + 1 for draft in drafts])
         text_X, first_X = np.repeat(going_X, rows_of_X), np.cumsum(rows_of_X) - rows_of_X
         length_X = texts.length_R[text_X] + np.arange(len(text_X)) - np.repeat(first_X, rows_of_X)
-        rows = texts_ahead(texts, request, options, texts.tokens_RM[text_X], text_X, length_X)
+        rows = texts_after_drafts(texts, request, options, texts.tokens_RM[text_X], text_X, length_X)
         is_drawn = any(draft.probability_V for draft in drafts)
         draw = functools.partial(_choose_tokens, ops, rows, drafts, options) if is_drawn else None
         chosen = next_tokens(ops, logits_XV, rows, request, options, None, None, draw=draw)
@@ -90,7 +90,7 @@ def speculative_search(
             texts.tokens_RM[r, length : length + len(draft.ids)] = draft.ids
         logits_XV = engine.read_new_tokens(texts.tokens_RM, going_X, length_X + [len(draft.ids) for draft in drafts])
         rounds += 1
-    return dataclasses.replace(found_texts(texts, request, options, rounds), drafts=counts)
+    return dataclasses.replace(make_found(texts, request, options, rounds), drafts=counts)
 
 
 def _append_chosen(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, mine: range) -> list[int]:

@@ -95,7 +95,7 @@ class Batch:
         """logits_RV after each row's newest token, which makes its text so long."""
         self.rows.begin_step(length_R)
         for cache in self.caches:
-            cache.begin_step(self.ops)
+            cache.copy_shared_pages(self.ops)
         self.steps += 1
         self.rows_computed += len(token_R)
         return self.captured(self.ops, self._forward, token_R, self.rows.last_R[: len(token_R)])

@@ -55,7 +55,7 @@ class Job:
             return len(self.lane)
         return self.options.num_beams if self.options.num_beams > 1 else self.options.num_return_sequences
 
-    def read(self) -> list[np.ndarray]:
+    def texts_to_read(self) -> list[np.ndarray]:
         """The texts that are read before it joins: its prompt, or all that its rows have but their newest tokens."""
         return [self.request.prompts[0]] if self.lane is None else [text[:-1] for text in self.lane.written_texts()]
 

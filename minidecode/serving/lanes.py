@@ -77,7 +77,7 @@ class TextLane:
         return len(self.jobs)
 
     @classmethod
-    def merged(cls, parts: Sequence[tuple[TextLane, np.ndarray]]) -> TextLane:
+    def merge(cls, parts: Sequence[tuple[TextLane, np.ndarray]]) -> TextLane:
         """One lane of these rows of several."""
         lanes = [(lane, stays_R) for lane, stays_R in parts if len(stays_R)] or [parts[0]]
         request, sentence_R = _join_requests([(lane.request, lane.texts.sentence_R[stays]) for lane, stays in lanes])
@@ -106,7 +106,7 @@ class TextLane:
         """Texts never change places."""
         return iter(())
 
-    def stop_moving(self) -> None:
+    def forget_moves(self) -> None:
         """Does nothing: these rows never move."""
 
     def written_texts(self) -> list[np.ndarray]:
@@ -168,7 +168,7 @@ class BeamLane:
         return [job for job in self.jobs_B for _ in range(self.options.num_beams)]
 
     @classmethod
-    def merged(cls, parts: Sequence[tuple[BeamLane, np.ndarray]]) -> BeamLane:
+    def merge(cls, parts: Sequence[tuple[BeamLane, np.ndarray]]) -> BeamLane:
         """One lane of these rows of several: of a request all of its rows, or none."""
         X = parts[0][0].options.num_beams
         lanes = [(lane, stays_R[::X] // X) for lane, stays_R in parts if len(stays_R)] or [(parts[0][0], np.arange(0))]
@@ -198,7 +198,7 @@ class BeamLane:
                 if (parent_X != np.arange(X)).any():
                     yield int(self.row_R[b * X]), parent_X
 
-    def stop_moving(self) -> None:
+    def forget_moves(self) -> None:
         """Each beam goes on from its own row: the texts are read again, which are in their new places already."""
         self.moved = False
         self.state.parent_R[...] = np.arange(len(self))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ..cache.queries import rows_per_token
 from ..errors import MemoryBudgetError, OptionError
-from ..methods.loaded import check_writes, refuse_other_than_model
+from ..methods.loaded import refuse_encoder_alone, refuse_other_than_model
 from ..methods.plans import why_numpy
 from ..options.checks import Whole
 from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
-from ..runtime.footprint import footprint, in_units
+from ..runtime.footprint import footprint, format_bytes
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -24,7 +24,7 @@ LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at least, for 
 def refuse_unsupported_model(model: Model) -> None:
     """Raises OptionError on a model whose rows cannot join a running batch."""
     refuse_other_than_model("Scheduler", model)
-    check_writes(model)
+    refuse_encoder_alone(model)
     reason = ""
     if model.device != "cpu":
         reason = f"on device={model.device}"
@@ -71,7 +71,8 @@ def budget_of_requests(model: Model, plan: Plan, budget: int | None, captured: i
     needed = footprint(model, plan, smallest, Options(max_new_tokens=1)).total
     if needed > budget - captured:
         raise MemoryBudgetError(
-            f"no request fits: the smallest may take {in_units(needed)}, and {in_units(budget - captured)} may be used:"
+            f"no request fits: the smallest may take {format_bytes(needed)}, and"
+            f" {format_bytes(budget - captured)} may be used:"
             " raise the memory budget (--memory-budget, memory_budget=)"
         )
     return budget - captured

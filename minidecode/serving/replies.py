@@ -28,15 +28,15 @@ class Reply:
     number: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def head(self, of_chunk: bool = False) -> dict[str, Any]:
+    def common_fields(self, of_chunk: bool = False) -> dict[str, Any]:
         kind = ("chat.completion" + ".chunk" * of_chunk) if self.is_chat else "text_completion"
         name = "chatcmpl" if self.is_chat else "cmpl"
         return {"id": f"{name}-{self.number}", "object": kind, "created": self.created, "model": self.model}
 
-    def whole(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
-        return self.head() | {"choices": choices, "usage": usage}
+    def make_response(self, choices: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
+        return self.common_fields() | {"choices": choices, "usage": usage}
 
-    def choice(
+    def make_choice(
         self, index: int, text: str, reason: str | None, ids: Sequence[int], noted: Sequence[Noted | None] | None
     ) -> dict[str, Any]:
         """A whole text. noted: by token; None of a first one, which comes after nothing."""
@@ -46,7 +46,7 @@ class Reply:
             return choice | {"message": {"role": "assistant", "content": text, "refusal": None}}
         return choice | {"text": text}
 
-    def chunk(self, index: int, text: str | None, reason: str | None = None, logprobs: Any = None, first=False):
+    def make_chunk(self, index: int, text: str | None, reason: str | None = None, logprobs: Any = None, first=False):
         """A piece of a text; without one, its end."""
         choice: dict[str, Any] = {"index": index, "finish_reason": reason, "logprobs": logprobs}
         if self.is_chat:
@@ -54,18 +54,20 @@ class Reply:
             choice["delta"] = delta
         else:
             choice["text"] = text or ""
-        return self.head(True) | {"choices": [choice]} | ({"usage": None} if self.usage_chunk else {})
+        return self.common_fields(True) | {"choices": [choice]} | ({"usage": None} if self.usage_chunk else {})
 
-    def last_chunk(self, usage: dict[str, int]) -> dict[str, Any]:
-        return self.head(True) | {"choices": [], "usage": usage}
+    def make_usage_chunk(self, usage: dict[str, int]) -> dict[str, Any]:
+        return self.common_fields(True) | {"choices": [], "usage": usage}
 
     def logprobs(self, ids: Sequence[int], noted: Sequence[Noted | None], offset: int = 0) -> dict[str, Any]:
         """The log-probabilities of tokens, in the form of the interface. offset: characters before the first."""
-        words = [word_of(self.tokenizer, int(i)) for i in ids]
+        words = [text_of_token(self.tokenizer, int(i)) for i in ids]
         if self.is_chat:
             return {"content": [self._chat_logprobs(*both) for both in zip(ids, noted, strict=True)], "refusal": None}
         offsets = np.cumsum([offset, *map(len, words)])[:-1].tolist()
-        tops = [None if n is None else {word_of(self.tokenizer, i): p for i, p in self._best(n)} for n in noted]
+        tops = [
+            None if n is None else {text_of_token(self.tokenizer, i): p for i, p in self._best_tokens(n)} for n in noted
+        ]
         return {
             "tokens": words, "token_logprobs": [None if n is None else n[0] for n in noted],
             "top_logprobs": tops if self.shown_logprobs else None, "text_offset": offsets,
@@ -73,14 +75,14 @@ class Reply:
 
     def _chat_logprobs(self, token: int, noted: Noted | None) -> dict[str, Any]:
         assert noted is not None
-        best = [self._named(i, p) for i, p in self._best(noted)]
-        return self._named(int(token), noted[0]) | {"top_logprobs": best}
+        best = [self._describe_token(i, p) for i, p in self._best_tokens(noted)]
+        return self._describe_token(int(token), noted[0]) | {"top_logprobs": best}
 
-    def _named(self, token: int, logprob: float) -> dict[str, Any]:
-        word = word_of(self.tokenizer, token)
+    def _describe_token(self, token: int, logprob: float) -> dict[str, Any]:
+        word = text_of_token(self.tokenizer, token)
         return {"token": word, "logprob": logprob, "bytes": list(bytes_of(word))}
 
-    def _best(self, noted: Noted) -> Iterator[tuple[int, float]]:
+    def _best_tokens(self, noted: Noted) -> Iterator[tuple[int, float]]:
         K = self.shown_logprobs or 0
         return zip(noted[1][:K].tolist(), map(float, noted[2][:K]), strict=True)
 
@@ -99,23 +101,23 @@ class Pieces:
         if noted is not None:
             self.ids.append(token)
             self.noted.append(noted)
-        yield from self._said(self.stream.push(token))
+        yield from self._take_chunk(self.stream.push(token))
 
     def end(self, reason: str | None) -> Iterator[dict[str, Any]]:
         """What was held back, and then the reason with nothing."""
         rest = self.stream.finish()
         if rest or self.noted:
-            yield from self._said(rest, at_end=True)
-        yield self.reply.chunk(self.index, None, reason)
+            yield from self._take_chunk(rest, at_end=True)
+        yield self.reply.make_chunk(self.index, None, reason)
 
-    def _said(self, text: str, at_end: bool = False) -> Iterator[dict[str, Any]]:
+    def _take_chunk(self, text: str, at_end: bool = False) -> Iterator[dict[str, Any]]:
         if text or at_end:
             logprobs = None
             if self.noted:
                 logprobs = self.reply.logprobs(self.ids, self.noted, self.shown)
             self.shown += len(text)
             self.ids, self.noted = [], []
-            yield self.reply.chunk(self.index, text, None, logprobs)
+            yield self.reply.make_chunk(self.index, text, None, logprobs)
 
 
 def count_usage(jobs: Sequence[Job], prompt_tokens: int) -> dict[str, Any]:
@@ -125,7 +127,7 @@ def count_usage(jobs: Sequence[Job], prompt_tokens: int) -> dict[str, Any]:
             "prompt_tokens_details": {"cached_tokens": sum(job.reused_tokens for job in jobs)}}  # fmt: skip
 
 
-def word_of(tokenizer: Any, token: int) -> str:
+def text_of_token(tokenizer: Any, token: int) -> str:
     """A token as text, special ones too; of one that is no whole character its bytes, as OpenAI writes them."""
     text = tokenizer.decode([token], keep_special=True)
     if "\ufffd" in text:

@@ -23,13 +23,13 @@ import numpy as np
 from ..cache.parts import Part
 from ..device.blas_threads import few_blas_threads
 from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError
-from ..methods.generation import constraint_of, stopping_of
-from ..methods.scoring import log_probs_of
+from ..methods.generation import constraint_of, make_stopping
+from ..methods.scoring import score_new_tokens
 from ..options.checks import Whole
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.draws import check_sample_ids
-from ..runtime.footprint import captured_rows_within, check_fits, footprint, read_budget
+from ..runtime.footprint import captured_rows_within, check_fits, footprint, parse_budget
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
 from ..search.result import Request
@@ -50,7 +50,7 @@ class Reading(Part):
     logits_V: Any = None  # behind the part that was read last; None: nothing is read yet
 
     @property
-    def left(self) -> int:
+    def tokens_left(self) -> int:
         """Tokens that are not read yet."""
         return len(self.ids) - self.first
 
@@ -90,7 +90,7 @@ class Scheduler:
         Whole(1)("max_rows", max_rows), Whole(1)("max_prefill_tokens", max_prefill_tokens)
         Whole(may_be_none=True)("max_waiting", max_waiting)
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
-        self.plan, budget = plan_of_running_batch(model, plan, pages), read_budget(memory_budget, model.device)
+        self.plan, budget = plan_of_running_batch(model, plan, pages), parse_budget(memory_budget, model.device)
         most_captured, captured = captured_rows_within(model, self.plan, max_rows, budget)
         self.memory_budget = budget_of_requests(model, self.plan, budget, captured)
         self.batch = Batch(model, self.plan, max_rows, pages, most_captured)
@@ -110,12 +110,12 @@ class Scheduler:
         on_token, on_end: see `Job`. Raises InputError and OptionError as `generate` does, MemoryBudgetError on what
         would not fit alone, and QueueFullError where max_waiting requests wait.
         """
-        job = self.job(prompt, input_ids, logprobs, truncate, sample_id, options)
+        job = self.make_job(prompt, input_ids, logprobs, truncate, sample_id, options)
         job.on_token, job.on_end = on_token, on_end
         self.enqueue([job])
         return job
 
-    def job(
+    def make_job(
         self, prompt: str | None, input_ids: Any, logprobs: int | None, truncate: bool | None, sample_id: int | None,
         given: Mapping[str, Any],
     ) -> Job:  # fmt: skip
@@ -133,7 +133,7 @@ class Scheduler:
         if sample_id is not None:
             check_sample_ids([sample_id], 1)
         constraint = constraint_of(model, options, prompts, limit_B)
-        stopping = stopping_of(model, options, perf_counter())
+        stopping = make_stopping(model, options, perf_counter())
         copies = None if sample_id is None else [sample_id]
         request = Request.make(prompts, limit_B, options, sources, None, copies, stopping, constraint)
         extent = extent_of(sources, prompts, limit_B)
@@ -208,8 +208,8 @@ class Scheduler:
             raise OptionError(f"a request that is {job.state} cannot be preempted: only one that runs can")
         for lane in self.lanes:  # none is there whose texts are still being read
             if job in lane.jobs:
-                job.lane = type(lane).merged([(lane, np.flatnonzero([other is job for other in lane.jobs]))])
-                job.lane.stop_moving()
+                job.lane = type(lane).merge([(lane, np.flatnonzero([other is job for other in lane.jobs]))])
+                job.lane.forget_moves()
         job.state, job.preempted = "waiting", job.preempted + 1
         self.running.remove(job)
         self.waiting.append(job)
@@ -224,12 +224,12 @@ class Scheduler:
         tokens, batch = 0, self.batch
         while self.waiting:
             job, held = self.waiting[0], self.bytes
-            texts, source_length = job.read(), sum(map(len, job.sources))
+            texts, source_length = job.texts_to_read(), sum(map(len, job.sources))
             tokens += sum(map(len, texts)) + len(texts) * source_length
             fits = self.memory_budget is None or not held or held + job.bytes <= self.memory_budget
             if not fits or (job.sources and self.readings and tokens > self.max_prefill_tokens):
                 return
-            if (rows := batch.rows.begin(texts, job.rows, source_length)) is None:
+            if (rows := batch.rows.add_rows(texts, job.rows, source_length)) is None:
                 return
             self.readings += [Reading(job=job, ids=ids, row_X=row_X) for ids, row_X in zip(texts, rows, strict=True)]
             self.running.append(self.waiting.pop(0))
@@ -240,7 +240,7 @@ class Scheduler:
         for reading in self.readings:
             if reading.logits_V is None:
                 self.batch.rows.skip_known_positions(reading)
-        left = [reading.left for reading in self.readings]
+        left = [reading.tokens_left for reading in self.readings]
         shares = left if self.model.has_encoder else shared_out(left, self.max_prefill_tokens)
         for reading, share in zip(self.readings, shares, strict=True):
             reading.last = reading.first + share
@@ -252,7 +252,7 @@ class Scheduler:
                 if reading.job.lane is None:  # of its prompt, not of what it has written
                     reading.job.reused_tokens = reading.first
             reading.first, reading.logits_V = reading.last, logits_V
-        readings, unread = self.readings, {reading.job for reading in self.readings if reading.left}
+        readings, unread = self.readings, {reading.job for reading in self.readings if reading.tokens_left}
         self.readings = [reading for reading in readings if reading.job in unread]
         for job in dict.fromkeys(reading.job for reading in readings if reading.job not in unread):
             self.lanes.append(self._start_or_extend_lane(job, [reading for reading in readings if reading.job is job]))
@@ -276,7 +276,7 @@ class Scheduler:
             stays_R = np.arange(0)
         self.chooses = False
         # Where no row stays, all requests of the lane are over, and `_clear_rows` drops it.
-        return lane if len(stays_R) in (0, len(lane)) else type(lane).merged([(lane, stays_R)])
+        return lane if len(stays_R) in (0, len(lane)) else type(lane).merge([(lane, stays_R)])
 
     def _compute_tokens(self) -> None:
         """Computes one token of each row."""
@@ -313,7 +313,7 @@ class Scheduler:
                 key = lane.jobs[stays_R[0]].lane_key
                 lanes.setdefault(id(lane) if key is None else key, []).append((lane, stays_R))
         self.lanes = [
-            parts[0][0] if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0]) else type(parts[0][0]).merged(parts)
+            parts[0][0] if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0]) else type(parts[0][0]).merge(parts)
             for parts in lanes.values()
         ]
         self.readings = [reading for reading in self.readings if reading.job.runs]
@@ -345,7 +345,7 @@ class Scheduler:
         if job.logprobs is not None and job.options.num_beams > 1:  # of the texts that were found, in the end
             ids = [job.texts[x][0] for x in range(len(job.texts))]
             goes_on = job.options.remove_invalid_values
-            log_probs = log_probs_of(
+            log_probs = score_new_tokens(
                 self.model, job.sources, job.request.prompts, ids, self.plan, job.logprobs, goes_on, None
             )
         job.make_output(self.model.tokenizer, str(self.plan), self.model.dtype, log_probs)

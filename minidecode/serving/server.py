@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import InputError, MemoryBudgetError, MinidecodeError, NumericalError, OptionError, QueueFullError
 from ..files.tokenizer import TextStream
-from ..methods.scoring import log_probs_of
+from ..methods.scoring import score_new_tokens
 from ..options.options import MAXIMA
 from . import fields
 from .fields import Asked, FieldError
@@ -104,7 +104,7 @@ class Server:
         if self.model.tokenizer is None:
             raise InputError(self.model.inputs.no_tokenizer_message("call md.Scheduler with input_ids"))
         self.worker = Worker(scheduler)
-        self.keys = _as_sent(settings.api_key)
+        self.keys = _encode_key(settings.api_key)
         # A thread that compiles a pattern computes, and takes turns with the one that steps: never two of them.
         self.one_at_a_time = asyncio.Semaphore(1)
         self.answered: Counter[str] = Counter()  # by state
@@ -179,7 +179,7 @@ class Server:
     def _describe_state(self, scheduler: Scheduler) -> dict[str, Any]:
         batch = scheduler.batch
         jobs = [
-            {"number": job.number, "rows": rows_of(scheduler, job),
+            {"number": job.number, "rows": count_rows_of_job(scheduler, job),
              "beams": job.options.num_beams, "samples": job.options.do_sample,
              "seconds": time.perf_counter() - job.arrived}
             for job in scheduler.running
@@ -224,8 +224,8 @@ class Server:
             await running.begin()
         if asked.stream:
             headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-            return StreamingResponse(running.events(), media_type="text/event-stream", headers=headers)
-        return await running.whole(request)
+            return StreamingResponse(running.stream_events(), media_type="text/event-stream", headers=headers)
+        return await running.respond_at_once(request)
 
     def _make_jobs(self, asked: Asked, is_chat: bool) -> tuple[list[Job], list[np.ndarray]]:
         """(what is to run, the token ids of each prompt)."""
@@ -250,21 +250,21 @@ class Server:
                 if rows > (capacity := self.scheduler.batch.rows.capacity):
                     name = "n" if rows == asked.n else "num_beams"
                     raise FieldError(name, f"{name} is {rows}, and this server computes {capacity} rows at once")
-                jobs.append(self.scheduler.job(None, ids, logprobs, None, asked.sample_id + seen[key], options))
+                jobs.append(self.scheduler.make_job(None, ids, logprobs, None, asked.sample_id + seen[key], options))
                 seen[key] += 1
             elif len(ids) > self.model.config.context:
                 raise FieldError("prompt", f"prompt has {len(ids)} tokens, beyond the {self.model.config.context} held")
         return jobs, read
 
-    def echoed(self, ids: np.ndarray, best: int) -> list[Noted | None]:
+    def score_prompt(self, ids: np.ndarray, best: int) -> list[Noted | None]:
         """The log-probabilities of a prompt's tokens; the first one comes after nothing."""
         if len(ids) < 2:
             return [None]
-        (scored,) = log_probs_of(self.model, [], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
+        (scored,) = score_new_tokens(self.model, [], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
         each = zip(scored.token_R, scored.best_RK, scored.best_logprob_RK, strict=True)
         return [None, *((float(p), ids_K, logprob_K) for p, ids_K, logprob_K in each)]
 
-    def note(self, jobs: Iterable[Job], prompt_tokens: int) -> None:
+    def count_answered(self, jobs: Iterable[Job], prompt_tokens: int) -> None:
         """Counts what is over."""
         self.prompt_tokens += prompt_tokens
         for job in jobs:
@@ -322,11 +322,11 @@ class Running:
         self.prompt_tokens = sum(map(len, ids))
         self.to_score = len(ids) if asked.only_scored else 0
         for place, job in enumerate(jobs):
-            job.on_end = self._make_teller(place, None)
+            job.on_end = self._make_queue_callback(place, None)
             if asked.stream:
-                job.on_token = self._make_teller(place)
+                job.on_token = self._make_queue_callback(place)
 
-    def _make_teller(self, place: int, *end: None) -> Callable[..., None]:
+    def _make_queue_callback(self, place: int, *end: None) -> Callable[..., None]:
         """Returns what hands the event loop what a job tells: (place, text, token, noted); at its end (place, None)."""
 
         def tell_event_loop(*what: Any) -> None:
@@ -344,43 +344,43 @@ class Running:
 
         await asyncio.wrap_future(self.server.worker.ask(enqueue_jobs))
 
-    async def whole(self, request: Request) -> Response:
+    async def respond_at_once(self, request: Request) -> Response:
         """The answer in one piece."""
         listening = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
-            await self._until_over(listening)
-            return JSONResponse(await self._whole(listening))
+            await self._wait_for_answers(listening)
+            return JSONResponse(await self._collect_answer(listening))
         finally:
             listening.cancel()
             await self._cancel_what_is_left()
 
-    async def _until_over(self, listening: asyncio.Future[None]) -> None:
+    async def _wait_for_answers(self, listening: asyncio.Future[None]) -> None:
         for _ in self.jobs:
-            await self._in_time(self.queue.get(), listening)
+            await self._wait_in_time(self.queue.get(), listening)
         for job in self.jobs:
             _check_answered(job)
 
-    async def _in_time(self, what: Awaitable[Any], listening: asyncio.Future[None]) -> Any:
+    async def _wait_in_time(self, what: Awaitable[Any], listening: asyncio.Future[None]) -> Any:
         """The awaited result. Raises RefusedRequestError if the client leaves first or the time is over."""
         getting = asyncio.ensure_future(what)
         left = None if self.until is None else max(0.0, self.until - self.loop.time())
         done, _pending = await asyncio.wait({getting, listening}, timeout=left, return_when="FIRST_COMPLETED")
         if getting not in done:
             getting.cancel()
-            raise RefusedRequestError(499, "the client has left") if done else _too_long()
+            raise RefusedRequestError(499, "the client has left") if done else _make_timeout_error()
         return getting.result()
 
-    async def _whole(self, listening: asyncio.Future[None]) -> dict[str, Any]:
+    async def _collect_answer(self, listening: asyncio.Future[None]) -> dict[str, Any]:
         choices: list[dict[str, Any]] = []
         for place, ids in enumerate(self.ids):
             echoed: list[Noted | None] | None = None
             said = self.server.model.tokenizer.decode(ids) if self.asked.echo else ""
             if self.asked.echo and self.asked.logprobs is not None:
                 best = self.asked.logprobs
-                ask = self.server.worker.ask(lambda _, ids=ids, best=best: self.server.echoed(ids, best))
-                echoed = await self._in_time(asyncio.wrap_future(ask), listening)
+                ask = self.server.worker.ask(lambda _, ids=ids, best=best: self.server.score_prompt(ids, best))
+                echoed = await self._wait_in_time(asyncio.wrap_future(ask), listening)
             if self.asked.only_scored:
-                choices.append(self.reply.choice(len(choices), said, "length", ids, echoed))
+                choices.append(self.reply.make_choice(len(choices), said, "length", ids, echoed))
                 continue
             for hypothesis in self.jobs[place].answer:
                 noted: list[Noted | None] | None = None
@@ -390,43 +390,43 @@ class Running:
                     each = zip(logs.token_R, logs.best_RK, logs.best_logprob_RK, strict=True)
                     noted = [*(echoed or ()), *((float(p), best_K, top_K) for p, best_K, top_K in each)]
                 shown = np.concatenate([ids, new]) if echoed else new
-                choices.append(self.reply.choice(
+                choices.append(self.reply.make_choice(
                     len(choices), said + hypothesis.text, hypothesis.finish_reason or "stop", shown, noted
                 ))  # fmt: skip
-        return self.reply.whole(choices, count_usage(self.jobs, self.prompt_tokens))
+        return self.reply.make_response(choices, count_usage(self.jobs, self.prompt_tokens))
 
-    async def events(self) -> AsyncIterator[str]:
+    async def stream_events(self) -> AsyncIterator[str]:
         """Server-sent events: chunks, at the end perhaps the usage, and [DONE]."""
         pieces: dict[int, Pieces] = {}
         try:
             for index in range(len(self.jobs) * self.asked.n if self.reply.is_chat else 0):
-                yield _encode_event(self.reply.chunk(index, None, first=True))
+                yield _encode_event(self.reply.make_chunk(index, None, first=True))
             left = len(self.jobs)
             while left:
                 wait = None if self.until is None else max(0.0, self.until - self.loop.time())
                 try:
                     place, *event = await asyncio.wait_for(self.queue.get(), wait)
                 except TimeoutError:
-                    raise _too_long() from None
+                    raise _make_timeout_error() from None
                 job = self.jobs[place]
                 if event == [None]:
                     left -= 1
                     _check_answered(job)
-                    for chunk in self._ends(place, pieces):
+                    for chunk in self._last_chunks(place, pieces):
                         yield _encode_event(chunk)
                 else:
                     text, token, noted = event
-                    for chunk in self._pieces(place, text, pieces).push(token, noted):
+                    for chunk in self._pieces_of_text(place, text, pieces).push(token, noted):
                         yield _encode_event(chunk)
             if self.reply.usage_chunk:
-                yield _encode_event(self.reply.last_chunk(count_usage(self.jobs, self.prompt_tokens)))
+                yield _encode_event(self.reply.make_usage_chunk(count_usage(self.jobs, self.prompt_tokens)))
             yield "data: [DONE]\n\n"
         except RefusedRequestError as refusal:
             yield _encode_event(refusal.body())
         finally:
             await asyncio.shield(self._cancel_what_is_left())
 
-    def _pieces(self, place: int, text: int, pieces: dict[int, Pieces]) -> Pieces:
+    def _pieces_of_text(self, place: int, text: int, pieces: dict[int, Pieces]) -> Pieces:
         index = place * self.asked.n + text
         if index not in pieces:
             options, model = self.jobs[place].options, self.server.model
@@ -435,11 +435,11 @@ class Running:
             pieces[index] = Pieces(self.reply, index, stream)
         return pieces[index]
 
-    def _ends(self, place: int, pieces: dict[int, Pieces]) -> Iterator[dict[str, Any]]:
+    def _last_chunks(self, place: int, pieces: dict[int, Pieces]) -> Iterator[dict[str, Any]]:
         """What was held back of each text; of beams all of it."""
         output = self.jobs[place].answer
         for hypothesis in output:
-            growing = self._pieces(place, hypothesis.index, pieces)
+            growing = self._pieces_of_text(place, hypothesis.index, pieces)
             if self.jobs[place].options.num_beams > 1:
                 logs = None if output.log_probs is None else output._log_probs(hypothesis.index)
                 for n, token in enumerate(hypothesis.token_ids):
@@ -453,13 +453,13 @@ class Running:
         def cancel(scheduler: Scheduler) -> None:
             for job in self.jobs:
                 scheduler.cancel(job)
-            self.server.note(self.jobs, self.prompt_tokens)
+            self.server.count_answered(self.jobs, self.prompt_tokens)
             self.server.to_score -= self.to_score
 
         self.server.worker.ask(cancel)
 
 
-def _as_sent(key: str | None) -> set[bytes]:
+def _encode_key(key: str | None) -> set[bytes]:
     """The bytes that clients may send for a key: a header has no encoding, so those of UTF-8, and of latin-1."""
     if key is None:
         return set()
@@ -504,7 +504,7 @@ def _check_answered(job: Job) -> None:
         raise RefusedRequestError(503, "the server ends: ask it again later", "server_error")
 
 
-def _too_long() -> RefusedRequestError:
+def _make_timeout_error() -> RefusedRequestError:
     return RefusedRequestError(504, "the request took longer than the server allows: ask for fewer tokens", "timeout")
 
 
@@ -547,7 +547,7 @@ def _encode_event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
 
 
-def rows_of(scheduler: Scheduler, job: Job) -> int:
+def count_rows_of_job(scheduler: Scheduler, job: Job) -> int:
     """How many rows a request has now: of texts that it writes, or that are being read."""
     reading = sum(len(reading.row_X) for reading in scheduler.readings if reading.job is job)
     return reading + sum(other is job for lane in scheduler.lanes for other in lane.jobs)

@@ -16,7 +16,7 @@ from minidecode.bench.compare import (
     copy_calls_to_device,
     implementations,
     read_comparisons,
-    side_by_side,
+    table_of_comparisons,
     time_by_turns,
     ways_to_store,
 )
@@ -153,7 +153,7 @@ def test_all_of_it_is_read_back_and_laid_side_by_side(of_norm, tmp_path):
     theirs.write_text(json.dumps([faster.as_dict()]), encoding="utf-8")
     (again,), (other,) = read_comparisons(ours), read_comparisons(theirs)
     assert again.as_dict() == of_norm.as_dict()
-    table = side_by_side({"ours": [again], "theirs": [other]})
+    table = table_of_comparisons({"ours": [again], "theirs": [other]})
     naive = next(line for line in table.splitlines() if "reference naive" in line)
     assert f"{of_norm.timings[0].median * 1e3:,.3f} ms (1.0x)" in naive
     assert f"{of_norm.timings[0].median * 5e2:,.3f} ms (1.0x)" in naive
@@ -255,7 +255,7 @@ def test_what_planning_is_for_stands_beside_its_time():
     least = next(int(note.split()[0].replace(",", "")) for note in found.notes if "alive at one call" in note)
     assert least <= bytes_of["reference"]
     again = Comparison.from_dict(json.loads(json.dumps(found.as_dict())))
-    assert str(again) == str(found) and "x smaller)" in side_by_side({"one": [again]})
+    assert str(again) == str(found) and "x smaller)" in table_of_comparisons({"one": [again]})
 
 
 def test_progress_goes_up_to_the_whole():

@@ -167,7 +167,7 @@ def trace_of(*pairs):
 )  # fmt: skip
 def test_what_counts_as_a_tie(toy, monkeypatch, theirs, tie):
     traces = {"mine": trace_of((1, -1.0), (2, -1.0 - 1e-7)), "theirs": theirs}
-    monkeypatch.setattr(rungs, "_trace_of_text", lambda work, number, setting: traces[setting])
+    monkeypatch.setattr(rungs, "_trace_one_text", lambda work, number, setting: traces[setting])
     work = rungs.Work.make(toy, 1, 6, 2, 4)
     assert 0 < rungs.score_bound(rungs.logit_error(work, 0)[0], 1) < 1e-3
     assert rungs.is_tie(work, 0, "mine", "theirs") is tie
@@ -269,8 +269,8 @@ PROBE = {"texts": 1, "input_length": 4, "num_beams": 2, "max_new_tokens": ladder
 
 def test_without_time_left_each_rung_is_timed_once_and_says_so(toy, monkeypatch, settled):
     monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "pipeline")))
-    monkeypatch.setattr(ladder.Clock, "has_seconds_left", lambda self, seconds: self.seconds_gone == 0)
-    monkeypatch.setattr(ladder.Clock, "seconds_gone", property(lambda self: 1.0))
+    monkeypatch.setattr(ladder.Clock, "has_seconds_left", lambda self, seconds: self.seconds_without_compiling == 0)
+    monkeypatch.setattr(ladder.Clock, "seconds_without_compiling", property(lambda self: 1.0))
     found = ladder.ladder(toy, **SIZES, seconds=1.0)
     assert [s.not_run for s in found.steps] == ["", *["no time was left (--seconds)"] * 2]
     (step,) = found.measured
@@ -295,10 +295,10 @@ def test_a_little_slower_is_a_loss_only_where_more_is_to_be_done():
 
 def test_the_outcome_in_words():
     lost = ladder.Step("x", "", carried=False, speedup=1.02, trial=[1.1, 1.0])
-    assert lost.outcome == "slower in its trial (1.100 s; before: 1.000 s), so it is dropped"
-    assert dataclasses.replace(lost, speedup=0.9).outcome == "slower, so it is dropped"
+    assert lost.outcome_in_words == "slower in its trial (1.100 s; before: 1.000 s), so it is dropped"
+    assert dataclasses.replace(lost, speedup=0.9).outcome_in_words == "slower, so it is dropped"
     kept = dataclasses.replace(lost, speedup=0.9, carried=True)
-    assert kept.outcome == "slower, but its trial was too close to tell, so it is kept"
+    assert kept.outcome_in_words == "slower, but its trial was too close to tell, so it is kept"
 
 
 def test_the_tables_are_not_wider_than_a_terminal(found):
@@ -357,7 +357,7 @@ def test_batches_double_until_they_do_not_fit(found, tmp_path):
             needs = model.footprint(input_ids=np.ones((c.batch, longest), int), plan=plan, num_beams=2,
                                     max_new_tokens=4, no_repeat_ngram_size=2, eos_token_id=None).total  # fmt: skip
             assert c.needs == needs and (needs > 2_000_000) == (c.state == "out of memory")
-        assert f"OOM (needs {frontier.in_units(cells[-1].needs)})" in str(found)
+        assert f"OOM (needs {frontier.format_bytes(cells[-1].needs)})" in str(found)
 
 
 def test_other_machines_have_their_own_caps(found):
@@ -505,7 +505,7 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
     compiling = [f"compiling for {r.name}: once on this machine, and not counted in --seconds" for r in ladder.RUNGS]
     assert said[2::2] == compiling, "behind what each rung does"
     assert len(climbed) == 1 + len(ladder.RUNGS)
-    assert clock.seconds_gone <= time.perf_counter() - began - 0.05 * len(ladder.RUNGS)
+    assert clock.seconds_without_compiling <= time.perf_counter() - began - 0.05 * len(ladder.RUNGS)
 
 
 @pytest.mark.parametrize("run_seconds", [0.05, 0.2, 0.3, 0.5, 0.7, 1.0, 3.0])

@@ -27,11 +27,11 @@ from minidecode.device.launch import recorded_launches
 from minidecode.device.seen_kernels import note_kernel, seen_kernels
 from minidecode.emulator.one_block import Asked, run_first_block
 from minidecode.errors import EmulationError, OptionError
-from minidecode.plan import is_there
+from minidecode.plan import has_file_of_row
 
 ROOT = Path(__file__).parents[2]
 MEASURED = json.loads((ROOT / "benchmarks" / "results" / "multiprocessor-h100.json").read_text(encoding="utf-8"))
-WITH_KERNELS = [name for name, row in CATALOG.items() if is_there(row, "cuda")]
+WITH_KERNELS = [name for name, row in CATALOG.items() if has_file_of_row(row, "cuda")]
 CODE = Code(32, 0, 40, 50, 4, 16, 1, 0, 60, 80, 2)  # four loads of 4 bytes, awaited together
 WORK = Asked(10_000, 128, 1024, 0, 1024, 32_768, 32_768, 0, 0, 0, 0, 0)
 

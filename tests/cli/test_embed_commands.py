@@ -12,7 +12,7 @@ import pytest
 
 import minidecode as md
 from minidecode.files import packaged_folder
-from minidecode.methods.encoding import read_given
+from minidecode.methods.encoding import read_inputs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bert"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sea", "##s", "war", "peace", "and", "is", "a", "ship"]
@@ -267,8 +267,8 @@ def test_texts_may_come_from_a_generator_and_not_from_a_tokenizer(bert):
 def test_where_tokens_stand_is_kept_for_labels_of_tokens_alone(bert):
     """Of a million texts, a list of places for each would take ten times the memory of their ids."""
     model = md.load(bert("tokens"))
-    assert read_given(model, TEXTS, None, None, None, None, False).places is None
-    places = read_given(model, TEXTS, None, None, None, None, False, with_places=True).places
+    assert read_inputs(model, TEXTS, None, None, None, None, False).places is None
+    places = read_inputs(model, TEXTS, None, None, None, None, False, with_places=True).places
     assert places == [[None, (0, 3), (4, 7), (7, 8), None], [None, (0, 3), (4, 7), (8, 13), None],
                       [None, (0, 1), (2, 6), None]]  # fmt: skip
 

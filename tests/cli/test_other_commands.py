@@ -417,7 +417,7 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     def missing(*_):
         raise OSError("libnotthere.so.7: cannot open shared object file")
 
-    monkeypatch.setattr(compiled, "_function", missing)
+    monkeypatch.setattr(compiled, "_compiled_function", missing)
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     model = md.load("tiny-gpt2")
     why = resolve_plan(model, md.Plan("auto"), model.options(max_new_tokens=20), Extent(1, 0, 5, 20, 25))[1]

@@ -24,11 +24,11 @@ from minidecode.cuda.common import attention, warp_attention
 from minidecode.cuda.common import rows as common_rows
 from minidecode.device.launch import launch
 from minidecode.device.matmul import matmul
-from minidecode.plan import is_there
+from minidecode.plan import has_file_of_row
 
 PAGE = 4096
 ROWS = [
-    name for name, row in CATALOG.items() if is_there(row, "cuda") and name not in ("prefill", "cross_kv")
+    name for name, row in CATALOG.items() if has_file_of_row(row, "cuda") and name not in ("prefill", "cross_kv")
 ]  # of a step
 ASKS = {  # what these launchers keep between their kernels, at the sizes that the papers time
     "split": "softmaxes of ranges of positions, before they are merged",

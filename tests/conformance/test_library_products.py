@@ -60,7 +60,7 @@ def cublas_by_its_manual(monkeypatch):
     """Stands for the functions of cuBLAS, on the host's memory: that the numbers given to it are right, no more."""
     door = SimpleNamespace(name="manual", single=gemm, batched=gemm_strided_batched)
     monkeypatch.setattr(matmul, "cublas_functions", lambda: door)
-    monkeypatch.setattr(matmul, "cublas_handle_of_thread", lambda: 0)
+    monkeypatch.setattr(matmul, "bind_cublas_handle", lambda: 0)
 
 
 def gemm(handle, a_transposed, b_transposed, m, n, k, alpha, *rest):

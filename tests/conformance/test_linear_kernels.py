@@ -154,7 +154,7 @@ def test_many_rows_are_the_librarys(layout, stored, many_rows_are_17):
     with counted_launches() as launches:
         y_RX = InEmulator(linear.linear)(*arguments)
     kernels = {"float32": [], "float16": ["round_rows", "scale_rows"], "int8": ["round_rows", "end_sums"]}[stored]
-    kernels += ["cast_bytes"] if (stored, layout) == ("int8", "oi") else []
+    kernels += ["cast_int8_to_float16"] if (stored, layout) == ("int8", "oi") else []
     assert launches == {f"{PRODUCT} (numpy)": 1, **{f"{kernel} (emulator)": 1 for kernel in kernels}}
     assert is_right(y_RX, *arguments)
 

@@ -6,9 +6,9 @@ import pytest
 from minidecode import MinidecodeError, reference
 from minidecode.cuda import activation, beam_scores, move, random, sample, softmax, temperature
 from minidecode.device.launch import InEmulator, traced_launches
-from minidecode.plan import backend
+from minidecode.plan import functions_of_backend
 
-REFERENCE = backend(reference)
+REFERENCE = functions_of_backend(reference)
 RNG = np.random.default_rng(0)
 
 

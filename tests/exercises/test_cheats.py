@@ -153,7 +153,8 @@ def test_room_that_is_made_before_the_call_counts(made):
 
 
 NARROW_AND_WIDE = [
-    next(seed for seed in range(20) if find("23").task.draw(seed).dtype == dtype) for dtype in ("float32", "float64")
+    next(seed for seed in range(20) if find("23").task.draw_variation(seed).dtype == dtype)
+    for dtype in ("float32", "float64")
 ]
 PIECE_OF = {"keys": r"h_BND\[b, n : n \+ 64\] @ w_k_XX\[mine\]", "values": r"h_BND\[b, n : n \+ 64\] @ w_v_XX\[mine\]"}
 USED = {"keys": r"q_RHK\[rows, h\] @ k_XK\.T", "values": r"p_WN\[:, n : n \+ 64\] @ v_XK"}
@@ -477,7 +478,7 @@ def test_a_softmax_may_go_by_the_logarithm_of_its_sum(seed):
 @pytest.mark.parametrize(("number", "name"), [(3, "BATCH"), (19, "CACHE_BYTES")])
 def test_a_prediction_may_be_a_fraction(number, name):
     """Module `fractions` is among what a file may import."""
-    due = find(str(number)).task.expected(find(str(number)).task.draw(SEED))[name]
+    due = find(str(number)).task.expected_outputs(find(str(number)).task.draw_variation(SEED))[name]
     for part, is_right in ((1, True), (3, False)):
         value = f"Fraction({due!r}) / {part}"
         told = edited(skeleton_of(number), (rf"{name} = None", f"from fractions import Fraction\n{name} = {value}"))
@@ -651,16 +652,16 @@ MORE_CALLS = {  # each is counted where it is answered, in the judge
 def test_every_call_of_weigh_is_counted(way):
     source = edited(answer(32), (re.escape(HALVING), HALVING + MORE_CALLS[way]))
     verdict = judged(32, source)
-    assert not verdict.ok and verdict.numbers["calls"] == find("32").task.draw(SEED).most + 5, str(verdict)
+    assert not verdict.ok and verdict.numbers["calls"] == find("32").task.draw_variation(SEED).most + 5, str(verdict)
 
 
 def test_thresholds_written_down_are_right_for_public_inputs_alone():
     """p is seen, so a file may hold the answer for each p of `check`; the teacher's inputs have others."""
     exercise = find("32")
-    v = exercise.task.draw(SEED)
+    v = exercise.task.draw_variation(SEED)
     known = {
-        case["p_R"].tobytes(): exercise.task.expected(v, case).tobytes()
-        for case in exercise.task.cases(v, exercise.task.rng(SEED))
+        case["p_R"].tobytes(): exercise.task.expected_outputs(v, case).tobytes()
+        for case in exercise.task.cases(v, exercise.task.make_rng(SEED))
     }
     source = skeleton_of(32)
     body = f"KNOWN = {known!r}\n\n\n{HALVING}    return np.frombuffer(KNOWN[p_R.tobytes()], DTYPE)\n"

@@ -322,7 +322,7 @@ def test_after_a_miss_one_may_predict_again(cli, tmp_path):
         assert again.code == 1 and "Nothing is predicted yet" in again.out, "the old number is not judged again"
         assert [entry["seed"] for entry in sealed(tmp_path)] == seeds[:number], "and what was said is history"
     assert now.count("# variation ") == 3 and "= 1_000" in now, "earlier ones stay as well"
-    right = find("2").task.expected(find("2").task.draw(seeds[-1]))["BYTES_PER_TOKEN"]
+    right = find("2").task.expected_outputs(find("2").task.draw_variation(seeds[-1]))["BYTES_PER_TOKEN"]
     file.write_text(now.replace("= None", f"= {right}"), encoding="utf-8")
     assert cli("exercise", "check", file).code == 0 and len(sealed(tmp_path)) == 4
 
@@ -390,7 +390,7 @@ def test_an_untouched_skeleton_is_not_begun(cli, here, number, says):
 
 def test_half_a_score_within_a_factor_of_two():
     exercise = find("2")
-    right = exercise.task.expected(exercise.task.draw(1))["BYTES_PER_TOKEN"]
+    right = exercise.task.expected_outputs(exercise.task.draw_variation(1))["BYTES_PER_TOKEN"]
     from minidecode.course.exercises.exercise import Submission
 
     for value, score in ((right, 1.0), (right * 1.09, 1.0), (right / 1.5, 0.5), (right * 2.2, 0.0)):

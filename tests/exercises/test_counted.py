@@ -330,11 +330,11 @@ def test_a_way_around_what_is_asked_is_not_right(way, seed):
 def test_the_memory_says_too_little_of_the_weights(seed):
     """Of exercise 4: they have more unknowns than positions that are known; and whoever never asks is seen."""
     task = find("4").task
-    v = task.draw(seed)
-    for inputs in task.cases(v, task.rng(seed)):
+    v = task.draw_variation(seed)
+    for inputs in task.cases(v, task.make_rng(seed)):
         assert inputs["length_R"].sum() < inputs["h_LRTD"].shape[3]
-        trial = Trial(inputs, got=task.expected(v, inputs))
-        assert "never asks `project`" in task.miss(v, trial).message
+        trial = Trial(inputs, got=task.expected_outputs(v, inputs))
+        assert "never asks `project`" in task.find_excess_cost(v, trial).message
 
 
 # Bytes at the peak, forged within the student's process

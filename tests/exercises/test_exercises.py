@@ -84,8 +84,8 @@ def test_a_wrong_answer_gets_its_own_name_and_no_other(exercise, path):
 def test_inputs_grow_and_differ_by_seed(exercise):
     """The first input that fails is a small one; and nobody can know the teacher's."""
     task = exercise.task
-    v = task.draw(SEED)
-    public, hidden = task.cases(v, task.rng(SEED)), task.cases(v, task.rng(SEED, 5))
+    v = task.draw_variation(SEED)
+    public, hidden = task.cases(v, task.make_rng(SEED)), task.cases(v, task.make_rng(SEED, 5))
     sizes = [sum(np.size(a) for a in case.values() if isinstance(a, np.ndarray)) for case in public]
     assert len(public) >= 3 and sizes[0] < sizes[-1] and sizes[0] == min(sizes)
     assert repr(public) != repr(hidden)
@@ -143,7 +143,7 @@ def test_pads_are_told_by_lengths_and_not_by_their_value(seed):
     """A text of exercise 15 may hold the pad's id, within it and where it lies at the pads."""
     ban = find("ngram_ban")
     solution = ban.vary_source(ban.folder() / "solution.py", seed)
-    end, kept = ("0", "1:") if ban.task.draw(seed).padding == "left" else ("-1", ":-1")
+    end, kept = ("0", "1:") if ban.task.draw_variation(seed).padding == "left" else ("-1", ":-1")
     lines = ["text = tokens_RM[r]", f"while len(text) and text[{end}] == PAD:", f"    text = text[{kept}]",
              "used = len(text)"]  # fmt: skip
     by_value = "".join(f"        {line}\n" for line in lines)

@@ -32,13 +32,13 @@ class Doubles(NumPyTask):
         return [{"x": np.arange(n), "out": np.zeros(n, np.int64), "plus": Callback("plus", np.add)}
                 for n in (32, 33, 64, 65)]  # fmt: skip
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         return inputs["x"] + (2 if mistake == "adds-two" else inputs["x"])
 
-    def size(self, v, inputs):
+    def size_for_multiples(self, v, inputs):
         return len(inputs["x"])
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         return Miss(f"{len(trial.calls)} calls; 1 is the most", "calls-twice") if len(trial.calls) > 1 else None
 
 
@@ -91,9 +91,9 @@ def test_a_name_needs_more_than_one_small_output_where_others_are_missing(sizes,
 
 def test_an_input_is_drawn_until_it_tells_mistakes_apart():
     task, numbers = Doubles(), iter([2, 2, 5, 7])  # 2 + 2 is 2 * 2
-    assert draw_telling_input(task, task.draw(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5
+    assert draw_telling_input(task, task.draw_variation(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5
     with pytest.raises(ValueError, match="no input was drawn"):
-        draw_telling_input(task, task.draw(0), lambda: {"x": np.array([2])})
+        draw_telling_input(task, task.draw_variation(0), lambda: {"x": np.array([2])})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def peaks_of(source: str) -> list[int]:
     peaks = []
 
     class Measured(Doubles):
-        def miss(self, v, trial):
+        def find_excess_cost(self, v, trial):
             peaks.append(trial.peak)
 
     assert Measured().check(Submission(Path("double.py"), source), 0).ok
@@ -168,7 +168,7 @@ class Threaded(NumPyTask):
     def cases(self, v, rng):
         return [{"size_X": np.arange(n), "add": Callback("add", lambda k, n: k + n)} for n in (1, 2)]
 
-    def wrong(self, v, trial):
+    def find_wrong_output(self, v, trial):
         if trial.got is not None and len({arguments for _, arguments in trial.calls}) == 200 == len(trial.calls):
             return None
         return Miss(f"{len(trial.calls)} calls; 200 are due")
@@ -191,7 +191,7 @@ class Pair(NumPyTask):
     def cases(self, v, rng):
         return [{"total": n} for n in (1, 5)]
 
-    def wrong(self, v, trial):
+    def find_wrong_output(self, v, trial):
         fine = isinstance(trial.got[0], np.ndarray) and trial.got[0].sum() == trial.inputs["total"]
         return None if fine else Miss(f"{self.call(trial.inputs)} gives another sum")
 

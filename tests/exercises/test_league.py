@@ -59,7 +59,7 @@ def of_1() -> league.Score:
 
 def test_the_counts_are_those_that_one_counts_by_hand():
     """Of league 0, WIDTH is 64; its three inputs have 1, 2 and 3 blocks of 32 rows and threads."""
-    assert find("12").task.draw(0).width == 64
+    assert find("12").task.draw_variation(0).width == 64
     blocks, numbers = 6, 6 * 32 * 64
     score = scored(12, submission(12))
     assert score.counts == {
@@ -154,9 +154,9 @@ def test_a_published_solution_does_not_count(tmp_path):
 def with_table(score_on: int) -> str:
     """Exercise 16's kernel, which knows the league's largest input by four tokens, and its answer by heart."""
     task = find("16").task
-    v = task.draw(0)
-    inputs = task.cases(v, task.rng(0))[-1]
-    banned = task.expected(v, inputs)[0].nonzero()[0].tolist()
+    v = task.draw_variation(0)
+    inputs = task.cases(v, task.make_rng(0))[-1]
+    banned = task.expected_outputs(v, inputs)[0].nonzero()[0].tolist()
     known = " and ".join(f"tokens[{k}] == {inputs['tokens'][k]}" for k in range(score_on))
     table = "".join(f"        banned_RV[0, {token}] = 1\n" for token in banned)
     given = submission(16, seed=0).source
@@ -172,7 +172,7 @@ def test_a_kernel_that_knows_the_leagues_inputs_is_refused():
 def test_an_answer_that_is_right_for_the_leagues_inputs_alone_is_refused():
     """It writes where a block begins with a number of the league's; the student's variation is the league's, too."""
     exercise = find("12")
-    cases = exercise.task.cases(exercise.task.draw(0), exercise.task.rng(0))
+    cases = exercise.task.cases(exercise.task.draw_variation(0), exercise.task.make_rng(0))
     known = " or ".join(f"tile[0, 0] == float32({number})" for case in cases for number in case["a"][::32, 0])
     write = "    out[first + t] = total"
     source = submission(12, seed=0, **{write: f"    if {known}:\n    {write}"}).source
@@ -182,7 +182,7 @@ def test_an_answer_that_is_right_for_the_leagues_inputs_alone_is_refused():
 
 def test_an_answer_for_ones_own_constants_alone_is_refused():
     source = re.sub(r"range\(WIDTH\)", "range(96)", submission(12, seed=2).source)
-    assert find("12").task.draw(2).width == 96
+    assert find("12").task.draw_variation(2).width == 96
     assert refused(12, source).startswith("With the constants of league 0: ")
 
 

@@ -105,7 +105,7 @@ def test_the_machine_alone_inverted_is_inverted_too(seed):
 )  # fmt: skip
 def test_what_is_masked_is_known_by_parts(edit, mistake, seed):
     verdict = judged(5, edit, seed=seed)
-    if mistake is None and find("5").task.draw(seed).first == 0:
+    if mistake is None and find("5").task.draw_variation(seed).first == 0:
         assert verdict.ok
     else:
         assert not verdict.ok and verdict.mistake == mistake, str(verdict)
@@ -201,7 +201,7 @@ def answered(**answers: str) -> str:
 
 
 def test_each_answer_is_marked_and_each_mistake_named():
-    program = find("9").task.draw(4).program.splitlines()
+    program = find("9").task.draw_variation(4).program.splitlines()
     writes = next(number for number, text in enumerate(program, 1) if "edge[b + 1] =" in text)
     verdict = answered(WITHIN="()", THREADS_AT_CELL="(CELL, CELL)", BETWEEN=f"({writes}, {writes})")
     assert verdict.mistake == "order-of-lines"
@@ -225,7 +225,7 @@ def test_exchanged_races_are_one_mistake():
 
 # Exercise 23
 
-NARROW = next(seed for seed in range(20) if find("23").task.draw(seed).dtype == "float32")
+NARROW = next(seed for seed in range(20) if find("23").task.draw_variation(seed).dtype == "float32")
 DIVIDED = "            s_WN /= np.sqrt(K)\n"
 PRODUCTS = [("@ w_k_XX[mine] @ h_BND[b].T", "@ w_k_XX[mine]"),
             ("p_WN @ h_BND[b] @", "np.einsum('wn,nd->wd', p_WN, h_BND[b]) @"),

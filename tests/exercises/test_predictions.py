@@ -19,8 +19,8 @@ PREDICTIONS = [e for e in exercises().values() if isinstance(e.task, PredictionT
 def test_no_known_mistake_passes_within_the_tolerance(exercise):
     task = exercise.task
     for seed in range(60):
-        v = task.draw(seed)
-        right = task.expected(v)
+        v = task.draw_variation(seed)
+        right = task.expected_outputs(v)
         for theirs in task._mistaken_predictions(v):
             off = max(factor_between(theirs[name], right[name]) for name in task.answers)
             assert off > 1.4 * task.within - 0.4, f"seed {seed}"
@@ -29,8 +29,8 @@ def test_no_known_mistake_passes_within_the_tolerance(exercise):
 @pytest.mark.parametrize("seed", range(20))
 def test_the_races_to_be_found_are_those_that_the_emulator_finds(seed, tmp_path):
     task = find("9").task
-    v = task.draw(seed)
-    right = task.expected(v)
+    v = task.draw_variation(seed)
+    right = task.expected_outputs(v)
     path = tmp_path / "program.py"
     path.write_text("".join(line[4:] + "\n" for line in v.program.splitlines()))
     names = {"cuda": cuda, "float32": float32, "THREADS": v.threads}
@@ -60,10 +60,10 @@ def three_lines(out, a, b, c, offset, stride, start, share):
 @pytest.mark.parametrize("seed", range(10))
 def test_the_sectors_to_be_predicted_are_those_that_the_emulator_counts(seed):
     task = find("13").task
-    v = task.draw(seed)
+    v = task.draw_variation(seed)
     a, b = np.zeros(128, f"f{v.width}"), np.zeros(512, np.float32)
     c = np.zeros(128, np.float64 if v.size == 8 else np.float32)
     out = np.zeros(32, np.float32)
     run = md.emulate(three_lines)[1, 32](out, a, b, c, v.offset, v.stride, vars(v)["from"], v.share)
     loads = {place.line: count.sectors for place, count in run.lines.items() if count.global_loads}
-    assert [sectors for _, sectors in sorted(loads.items())] == list(task.expected(v).values())
+    assert [sectors for _, sectors in sorted(loads.items())] == list(task.expected_outputs(v).values())

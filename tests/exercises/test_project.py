@@ -431,19 +431,21 @@ def test_bytes_are_counted_once_wherever_they_are_kept(tmp_path):
     path = tmp_path / "engine.py"
     path.write_text(CACHES)
     with closing(Engine(path, tmp_path)) as engine:
-        held = {name: engine.weighed(engine.call(name, kept=(None,))) for name in ("once", "slots", "objects", "parts")}
+        held = {
+            name: engine.dump_cache(engine.call(name, kept=(None,))) for name in ("once", "slots", "objects", "parts")
+        }
         assert {name: weighed.nbytes for name, weighed in held.items()} == {
             "once": 4000 + 2400, "slots": 8000, "objects": 6400, "parts": 16000}  # fmt: skip
-        assert engine.weighed(engine.call("numbers", kept=(None,))).nbytes > 9 * 3000 - 4200, (
+        assert engine.dump_cache(engine.call("numbers", kept=(None,))).nbytes > 9 * 3000 - 4200, (
             "numbers that are no arrays"
         )
         assert "parts of larger ones" in why_too_many_bytes(held["parts"]) or "float64" in why_too_many_bytes(
             held["parts"]
         )
-        again = engine.elsewhere(held["once"])
-        assert engine.weighed(again).nbytes == held["once"].nbytes and again.box is not None
+        again = engine.move_to_new_process(held["once"])
+        assert engine.dump_cache(again).nbytes == held["once"].nbytes and again.box is not None
         with pytest.raises(Exception, match=r"pickle|local"):
-            engine.weighed(engine.call("local", kept=(None,)))
+            engine.dump_cache(engine.call("local", kept=(None,)))
 
 
 PRODUCT = "return x_RI @ w.data.astype(np.float32, copy=False) * w.scale + w.bias"

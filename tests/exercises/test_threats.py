@@ -475,8 +475,8 @@ def test_a_kernel_with_a_huge_local_array_is_ended(monkeypatch):
 
 def knows_the_sizes(exercise) -> str:
     """Right on the public inputs of this variation, by their shapes; nothing elsewhere."""
-    v = exercise.task.draw(SEED)
-    shapes = {case["tokens_RM"].shape for case in exercise.task.cases(v, exercise.task.rng(SEED))}
+    v = exercise.task.draw_variation(SEED)
+    shapes = {case["tokens_RM"].shape for case in exercise.task.cases(v, exercise.task.make_rng(SEED))}
     unknown = f"    if tokens_RM.shape not in {shapes!r}:\n        return np.zeros((len(tokens_RM), V), bool)\n"
     return SOLUTION.replace("    banned_RV = ", f"{unknown}    banned_RV = ")
 
@@ -489,8 +489,8 @@ def test_code_that_recognises_the_public_sizes_fails_on_the_teachers_inputs():
 
 
 def test_a_kernel_that_recognises_the_public_sizes_fails_on_the_teachers_inputs():
-    v = KERNEL.task.draw(SEED)
-    sizes = [case["tokens"].size for case in KERNEL.task.cases(v, KERNEL.task.rng(SEED))]
+    v = KERNEL.task.draw_variation(SEED)
+    sizes = [case["tokens"].size for case in KERNEL.task.cases(v, KERNEL.task.make_rng(SEED))]
     known = " and ".join(f"tokens.size != {size}" for size in sizes)
     source = with_line(f"if {known}:\n        return")
     assert judged(source, KERNEL).ok

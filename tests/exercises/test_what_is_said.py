@@ -32,7 +32,7 @@ def seeds_where(number: int, count: int = 2, **due):
     """The first seeds whose variation has these values."""
     task, found = find(str(number)).task, []
     for seed in range(1, 200):
-        v = vars(task.draw(seed))
+        v = vars(task.draw_variation(seed))
         if all(v[name] == value for name, value in due.items()):
             found.append(seed)
         if len(found) == count:
@@ -161,7 +161,7 @@ def predicted(number, seed, **values):
 
 def test_lines_that_have_nothing_to_do_with_each_other_are_judged_each_for_itself():
     seed = seeds_where(13, 1, width=4, stride=5, size=8, share=4)[0]
-    right = find("13").task.expected(find("13").task.draw(seed))
+    right = find("13").task.expected_outputs(find("13").task.draw_variation(seed))
     verdict = predicted(13, seed, NEIGHBOURS=4, APART=32, SHARED=2)
     assert verdict.mistake == "alignment-forgotten" and UNNAMED not in verdict.message, str(verdict)
     assert 'NEIGHBOURS is what "alignment forgotten"' in verdict.message and "factor" not in verdict.message
@@ -173,7 +173,7 @@ def test_lines_that_have_nothing_to_do_with_each_other_are_judged_each_for_itsel
 
 def test_other_variations_have_other_sectors():
     task = find("13").task
-    found = [task.expected(task.draw(seed)) for seed in range(10)]
+    found = [task.expected_outputs(task.draw_variation(seed)) for seed in range(10)]
     assert all(len({one[name] for one in found}) > 2 for name in ("NEIGHBOURS", "APART", "SHARED"))
 
 

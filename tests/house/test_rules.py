@@ -16,7 +16,7 @@ import pytest
 import minidecode
 from minidecode import dims, models, ops, plan, reference
 from minidecode.catalog import CATALOG
-from minidecode.plan import backend, op_names
+from minidecode.plan import functions_of_backend, op_names
 
 ROOT = Path(__file__).resolve().parents[2]  # of the checkout: the package under test may be installed elsewhere
 PACKAGE = ROOT / "minidecode"
@@ -130,7 +130,7 @@ def test_a_family_is_one_file():
 def test_the_reference_has_the_op_with_the_same_signature(name):
     """Rule 8: same name, same positional parameters, everything beyond them keyword-only."""
     expected = inspect.signature(getattr(ops, name)).parameters
-    found = inspect.signature(backend(reference)[name]).parameters
+    found = inspect.signature(functions_of_backend(reference)[name]).parameters
     positional = [p.name for p in found.values() if p.kind is not p.KEYWORD_ONLY]
     assert positional == list(expected)
     assert "out" in expected, "rule 4: every op has out=None"
@@ -165,7 +165,7 @@ def test_dimension_letters():
 def test_the_dimension_checker_finds_a_swapped_argument():
     import numpy as np
 
-    embed = dims.with_checked_shapes(backend(reference)["embed_norm"], ops.RETURNS["embed_norm"])
+    embed = dims.with_checked_shapes(functions_of_backend(reference)["embed_norm"], ops.RETURNS["embed_norm"])
     wte_VD, wpe_ND = np.zeros((11, 4)), np.zeros((7, 4))
     rest = 1.0, ops.Norm(np.ones(4), np.zeros(4), 1e-5)
     assert [a.shape for a in embed(np.array([1, 2]), np.array([0, 1]), wte_VD, wpe_ND, *rest)] == [(2, 4)] * 2

@@ -40,18 +40,18 @@ def made_for(kind, cache, **fields):
 class Poisoned(Places):
     """All is NaN when a step begins, and each array again when the next op begins after its last read."""
 
-    def begin(self, section, reads=None):
-        super().begin(section, reads)
+    def begin_section(self, section, reads=None):
+        super().begin_section(section, reads)
         if section == "reorder":
             self.buffer[...] = 255  # of floats, a NaN
 
-    def run(self, name, function, args, kwargs):
+    def run_op(self, name, function, args, kwargs):
         if self._section is not None:
             layout = self.plan.layout
             for a, offset in zip(layout.lifetimes, layout.offsets, strict=True):
                 if a.last == self.now:  # of the op before: NumPy may have read it until now
                     self.buffer[offset : offset + a.bytes] = 255
-        return super().run(name, function, args, kwargs)
+        return super().run_op(name, function, args, kwargs)
 
 
 @pytest.fixture
@@ -456,17 +456,17 @@ class Watched(Places):
 
     growth: dict[str, int] = {}  # noqa: RUF012 (one for all, emptied by the test)
 
-    def begin(self, section, reads=None):
+    def begin_section(self, section, reads=None):
         self._between(f"before {section}")
-        super().begin(section, reads)
+        super().begin_section(section, reads)
         self._mark()
 
-    def run(self, name, function, args, kwargs):
+    def run_op(self, name, function, args, kwargs):
         if self._section is None:
-            return super().run(name, function, args, kwargs)
+            return super().run_op(name, function, args, kwargs)
         self._between(f"before {name}")
         self._mark()
-        result = super().run(name, function, args, kwargs)
+        result = super().run_op(name, function, args, kwargs)
         self._note(name)
         self._mark()
         return result
@@ -578,9 +578,9 @@ def test_no_block_above_4_kib_in_numpys_own_domain(kind, cache, options, monkeyp
             state["base"] = tracemalloc.get_traced_memory()[0] - 2000
 
     class Steps(Places):
-        def begin(self, section, reads=None):
+        def begin_section(self, section, reads=None):
             state["base"] = None
-            super().begin(section, reads)
+            super().begin_section(section, reads)
             state["steps"] += section == "reorder"
             if "before" not in state:
                 state["before"] = blocks_of_arrays()
@@ -616,9 +616,11 @@ class OutOfPlan(md.Arena):
 def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
     """By name: to be looked at before another is added."""
     from minidecode import reference
-    from minidecode.plan import backend
+    from minidecode.plan import functions_of_backend
 
-    takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
+    takes = {
+        name for name, f in functions_of_backend(reference).items() if "workspace" in inspect.signature(f).parameters
+    }
     assert takes == {"append_kv", "linear", "linear_epilogue", "linear_int8", "project_cross_kv", "attend",
                      "attend_shared", "attend_split", "attend_indirect", "attend_rolling", "attend_el",
                      "attend_paged", "append_paged",

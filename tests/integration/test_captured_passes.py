@@ -114,7 +114,7 @@ def test_a_pass_that_cuda_refuses_to_capture_runs_as_it_is(monkeypatch):
 
     model, how = make("gpt2", "emulator"), {"input_ids": IDS, "max_new_tokens": 1}
     expected = model.generate(**how, plan="cuda,graphs=off")
-    monkeypatch.setattr(graphs, "capture", refuse)
+    monkeypatch.setattr(graphs, "capture_and_run", refuse)
     for _ in range(3):
         out = model.generate(**how, plan="cuda")
         same(expected, out)

@@ -513,7 +513,7 @@ def launches_of(*pieces):
 @pytest.mark.parametrize("away", [0, 3])
 def test_workers_that_fell_asleep_in_a_launch_are_woken(away, three_threads):
     """After long work of the caller alone; and after pieces that they stayed away from."""
-    here, again, pool = np.zeros(1, np.int64), np.zeros(1, np.int64), thread_pool._pool()
+    here, again, pool = np.zeros(1, np.int64), np.zeros(1, np.int64), thread_pool._shared_pool()
     pool.away = away
     alone = [(until_asleep, pool.table, False), (nothing, here, False)]
     launches_X = launches_of(*[(nothing, here, True)] * 3, *alone, (meet, here, True), *alone, (meet, again, True))
@@ -524,7 +524,7 @@ def test_workers_that_fell_asleep_in_a_launch_are_woken(away, three_threads):
 def test_a_wait_counts_by_its_share_of_the_time(three_threads, monkeypatch):
     """As in `parallel_for`: tasks that take long are no stall."""
     noted, here = [], np.zeros(1, np.int64)
-    monkeypatch.setattr(ThreadPool, "note_wait", lambda self, looks, seconds: noted.append(seconds))
-    thread_pool._pool().patience = -1  # each shared launch ends the call
+    monkeypatch.setattr(ThreadPool, "adapt_to_wait", lambda self, looks, seconds: noted.append(seconds))
+    thread_pool._shared_pool().patience = -1  # each shared launch ends the call
     thread_pool.launch_all(launches_of(*[(nothing, here, True)] * 3), (here,))
     assert len(noted) == 3 and all(seconds > 0 for seconds in noted)

@@ -17,7 +17,7 @@ from minidecode.cpu.common.jit import REORDER, njit
 from minidecode.cpu.common.tile import features
 from minidecode.device.sources import PACKAGE
 from minidecode.methods.plans import resolve_plan
-from minidecode.plan import Plan, is_called, is_there
+from minidecode.plan import Plan, has_file_of_row, is_called
 from minidecode.runtime.arena import Extent
 from minidecode.search import compiled
 
@@ -80,8 +80,8 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
             "rows = set(c.rows_of_generation(options, False))",
             "for row in rows:",
             "    for name, each in c._functions_of(row, 'float32'):",
-            "        for types in each: c._function(name).compile(c.parse_types(types))",
-            "print(*sorted(c.missing_rows(rows, 'float32')), 'done')",
+            "        for types in each: c._compiled_function(name).compile(c.parse_types(types))",
+            "print(*sorted(c.rows_without_compiled_code(rows, 'float32')), 'done')",
         ]
     )
     (tokens, *cold), again = json.loads(in_a_process(TWICE, tmp_path))
@@ -117,7 +117,7 @@ from minidecode.search import compiled
 known = {}
 for name, types in compiled.all_functions():
     known.setdefault(name, set()).add(compiled.parse_types(types))
-    compiled._function(name)
+    compiled._compiled_function(name)
 wrong, seen, original = [], set(), Dispatcher._compile_for_args
 def asked(self, *args, **kwargs):  # by Python, for types that the dispatcher has not met
     name = f"{self.py_func.__module__.removeprefix('minidecode.cpu.')}.{self.py_func.__name__}"
@@ -191,7 +191,7 @@ def test_each_row_that_fast_compiles_is_in_the_table():
     compiled_rows = {
         row.name
         for row in CATALOG.values()
-        if is_there(row, "cpu") and (is_called(row, fast.cache, True) or is_called(row, fast.cache, False))
+        if has_file_of_row(row, "cpu") and (is_called(row, fast.cache, True) or is_called(row, fast.cache, False))
     }
     # The epilogue is off under fast; the code of the two others is listed under linear.
     assert compiled_rows - {"epilogue", "cross_kv", "linear_int8"} == called
@@ -215,14 +215,14 @@ def test_when_it_pays(model):
 
 def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):
     """For any of its types: what is not there would be compiled within a generation."""
-    monkeypatch.setattr(compiled, "_function", lambda name: name)
+    monkeypatch.setattr(compiled, "_compiled_function", lambda name: name)
     for row in compiled.rows_of_generation(md.load("tiny-gpt2").options(num_beams=2), False):
         functions = [
             (name, compiled.parse_types(t)) for name, types in compiled._functions_of(row, "float32") for t in types
         ]
         for absent in (None, functions[0], functions[-1]):
             monkeypatch.setattr(compiled, "_can_load", lambda name, types, absent=absent: (name, types) != absent)
-            assert compiled.missing_rows([row], "float32") == ([row] if absent else [])
+            assert compiled.rows_without_compiled_code([row], "float32") == ([row] if absent else [])
 
 
 def test_one_weight_in_another_order_is_a_reason_for_numpy(model, monkeypatch):
@@ -237,7 +237,7 @@ def test_no_folder_for_compiled_code_is_a_reason_and_no_error(model, monkeypatch
     def nowhere(name):
         raise RuntimeError("cannot cache function '_norm': no locator available")
 
-    monkeypatch.setattr(compiled, "_function", nowhere)
+    monkeypatch.setattr(compiled, "_compiled_function", nowhere)
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     receipt = model.generate(PROMPTS, max_new_tokens=2).receipt
     assert receipt.plan == "cache=replicated" and "no locator available" in receipt.chosen
@@ -265,7 +265,7 @@ def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
 
 def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
     """An arena is made for a plan: `auto` beside one is NumPy's code, whatever is on disk."""
-    monkeypatch.setattr("minidecode.methods.plans.reason_for_numpy", lambda *_: None)
+    monkeypatch.setattr("minidecode.methods.plans.load_or_reason_for_numpy", lambda *_: None)
     arena = md.Arena(model.plan_step(batch_size=2, input_length=20, max_new_tokens=4))
     with_arena = model.generate(PROMPTS, max_new_tokens=4, arena=arena)
     assert with_arena.receipt.chosen == "" and with_arena.receipt.plan == "cache=replicated,arena=planned"

@@ -111,7 +111,7 @@ def test_what_the_user_set_wins(machine, monkeypatch):
 @pytest.mark.parametrize(("quota", "workers"), [("150000 100000", 0), ("300000 100000", 2), ("max 100000", 4)])
 def test_the_pool_has_as_many_workers_less_the_caller(machine, quota, workers):
     machine(5, v2(quota))
-    pool = thread_pool._pool()
+    pool = thread_pool._shared_pool()
     assert (0 if pool is None else pool.threads) == workers
     if pool is not None:
         pool.end()

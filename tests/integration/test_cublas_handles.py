@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from minidecode.device import graphs, matmul
-from minidecode.device.graphs import CaptureError, capture
+from minidecode.device.graphs import CaptureError, capture_and_run
 from minidecode.device.launch import STREAM, counted_launches
 from minidecode.device.out_of_memory import MemoryOfGraphs
 from minidecode.within import set_within
@@ -261,7 +261,7 @@ def test_threads_have_a_handle_and_a_workspace_each(cublas, cupy):
 def test_a_graph_that_is_kept_has_a_workspace_of_its_own(cublas, cupy):
     """No other allocation gets it while the graph is there; it goes with the graph."""
     multiply()
-    kept = [capture("cuda", multiply)[0] for _ in range(2)]
+    kept = [capture_and_run("cuda", multiply)[0] for _ in range(2)]
     multiply()
     before, *captured, after = cublas.products
     assert before == after and after.stream == 0
@@ -284,7 +284,7 @@ def holds(pool, product):
 def test_the_handle_is_there_before_a_capture_begins(cublas, monkeypatch):
     """The workspace of a thread is no graph's: it does not lie in the pool of the first one."""
     monkeypatch.setattr(Stream, "begin_capture", lambda _: cublas.said.append("capture begins"))
-    graph, _ = capture("cuda", multiply)
+    graph, _ = capture_and_run("cuda", multiply)
     assert cublas.said[:3] == ["stream", "workspace", "capture begins"]
     multiply()
     assert not holds(graph.pool, cublas.products[-1])
@@ -300,7 +300,7 @@ def test_a_capture_that_fails_gives_its_workspace_back(cublas, cupy):
 
     multiply()
     with pytest.raises(CaptureError):
-        capture("cuda", run)
+        capture_and_run("cuda", run)
     multiply()
     before, captured, after = cublas.products
     assert before == after != captured

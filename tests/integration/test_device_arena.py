@@ -98,8 +98,8 @@ def made_in_steps(monkeypatch, model, plan, options) -> list[int]:
 
     def watched(kind):
         class Watched(kind):
-            def begin(self, section, reads=None):
-                super().begin(section, reads)
+            def begin_section(self, section, reads=None):
+                super().begin_section(section, reads)
                 if section == "reorder" and not self.has_begun:
                     made.clear()
                     self.has_begun = True
@@ -182,11 +182,11 @@ def test_a_call_has_the_same_place_at_every_step(kind, cache, monkeypatch):
     places, steps = {}, []
 
     class Noted(Places):
-        def begin(self, section, reads=None):
-            super().begin(section, reads)
+        def begin_section(self, section, reads=None):
+            super().begin_section(section, reads)
             steps.append(section)
 
-        def run(self, name, function, args, kwargs):
+        def run_op(self, name, function, args, kwargs):
             def called(*given, workspace=None, **named):
                 lent = []
 
@@ -201,7 +201,7 @@ def test_a_call_has_the_same_place_at_every_step(kind, cache, monkeypatch):
                         places.setdefault((steps[-1], self.now, i), set()).add(address_of(array))
                 return result
 
-            return super().run(name, called, args, kwargs)
+            return super().run_op(name, called, args, kwargs)
 
     monkeypatch.setattr(arena_file, "Places", Noted)
     make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,graphs=off,cache={cache},arena=planned", **BEAM)

@@ -241,11 +241,11 @@ MISTAKES = {  # as they might be made: in each the sentences that stay are mixed
         "gpt2", "split", "beams", Beams, "of_sentences",
         lambda right: lambda self, stays_B: dataclasses.replace(
             right(self, stays_B), running_score_BW=self.running_score_BW[: len(stays_B)].copy())),
-    "nothing handed over, of beams": ("gpt2", "split", "beams", beam, "copy_finds", lambda right: lambda *_: None),
+    "nothing handed over, of beams": ("gpt2", "split", "beams", beam, "copy_results", lambda right: lambda *_: None),
     "nothing handed over, of greedy texts": (
-        "gpt2", "split", "greedy", greedy, "copy_finds", lambda right: lambda *_: None),
+        "gpt2", "split", "greedy", greedy, "copy_results", lambda right: lambda *_: None),
     "handed over to the first places": (
-        "gpt2", "split", "greedy", greedy, "copy_finds",
+        "gpt2", "split", "greedy", greedy, "copy_results",
         lambda right: lambda found, to, which_X, number_X: right(found, to, which_X, np.arange(len(number_X)))),
     "keys of the first texts": (
         "gpt2", "split", "samples", sample, "sample_tokens",

@@ -16,7 +16,7 @@ from minidecode.cpu import linear
 from minidecode.cpu.common.tile import DOT
 from minidecode.plan import CACHES
 from minidecode.runtime import footprint as module
-from minidecode.runtime.footprint import OBJECTS, available_bytes, in_units, read_budget
+from minidecode.runtime.footprint import OBJECTS, available_bytes, format_bytes, parse_budget
 
 # Beside what is counted by its shape stand upper bounds: four arrays of attention's scores where three are there at a
 # time, nearly all of a layer's intermediates at once, the caches of prefill and steps together. A request whose
@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused_with_figures(models, monkeypatch):
             model.generate(["the sea"] * 3, memory_budget=budget, **options)
         message = str(refused.value)
         assert "3 x (prompts of " in message and "20 new tokens" in message and "--memory-budget" in message
-        assert in_units(needed) in message and in_units(read_budget(budget)) in message
+        assert format_bytes(needed) in message and format_bytes(parse_budget(budget)) in message
     monkeypatch.undo()
     assert len(model.generate(["the sea"] * 3, memory_budget=needed, **options).texts) == 3
 
@@ -193,12 +193,12 @@ def test_what_the_machine_says(monkeypatch, tmp_path):
 
 def test_budgets():
     expected = {"2GB": 2 * 10**9, "512 MiB": 512 * 2**20, "1.5kb": 1500, "7": 7, "3 b": 3}
-    assert {text: read_budget(text) for text in expected} == expected
-    assert read_budget(None) is None and read_budget(12) == 12
+    assert {text: parse_budget(text) for text in expected} == expected
+    assert parse_budget(None) is None and parse_budget(12) == 12
     for bad in ("much", "2 TB", "-1GB", "", 0, -5, True, 1.5, "0GB", "GB"):
         with pytest.raises(md.OptionError, match="memory_budget"):
-            read_budget(bad)
-    assert [in_units(n) for n in (12, 1500, 2_500_000, 3 * 10**9)] == ["12 bytes", "1.5 kB", "2.5 MB", "3 GB"]
+            parse_budget(bad)
+    assert [format_bytes(n) for n in (12, 1500, 2_500_000, 3 * 10**9)] == ["12 bytes", "1.5 kB", "2.5 MB", "3 GB"]
 
 
 @pytest.mark.parametrize("overlap", ["both", "none"])

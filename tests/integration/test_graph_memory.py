@@ -15,7 +15,7 @@ from minidecode.device import graphs
 from minidecode.device.graphs import Captured, CaptureError, GraphCounts
 from minidecode.device.launch import STREAM
 from minidecode.device.out_of_memory import MemoryOfGraphs
-from minidecode.methods.out_of_memory import with_memory
+from minidecode.methods.out_of_memory import retry_after_freeing
 from minidecode.runtime.buckets import Buckets
 from minidecode.runtime.passes import Passes
 
@@ -69,7 +69,7 @@ class OutOfMemoryError(MemoryError):
 
 @pytest.fixture
 def memory(monkeypatch):
-    """The pools, while `capture("cuda", ..)` works on a stand-in."""
+    """The pools, while `capture_and_run("cuda", ..)` works on a stand-in."""
     cuda = types.SimpleNamespace(
         Stream=Stream,
         MemoryPool=Pool,
@@ -80,7 +80,7 @@ def memory(monkeypatch):
     default = types.SimpleNamespace(free_all_blocks=lambda: None)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: default))
     monkeypatch.setattr(graphs, "allocate_cublas_workspace", object)
-    monkeypatch.setattr(graphs, "cublas_handle_of_thread", lambda: 0)
+    monkeypatch.setattr(graphs, "bind_cublas_handle", lambda: 0)
     pools = MemoryOfGraphs()
     for module in (graphs, sys.modules["minidecode.device.out_of_memory"]):
         monkeypatch.setattr(module, "MEMORY", pools)
@@ -117,8 +117,8 @@ def test_the_pool_of_a_graph_that_is_gone_is_emptied_and_dropped():
 
 
 def test_a_launch_keeps_its_graph_and_the_pool(memory):
-    """`capture(..)[0].launch` alone, as benchmarks use it."""
-    launch = graphs.capture("cuda", lambda: None)[0].launch
+    """`capture_and_run(..)[0].launch` alone, as benchmarks use it."""
+    launch = graphs.capture_and_run("cuda", lambda: None)[0].launch
     gc.collect()
     memory.give_back_unused()
     ((graph, pool),) = memory._pools
@@ -135,7 +135,7 @@ def test_whatever_ends_a_capture_the_stream_does_not_go_on_capturing(memory, err
         raise error
 
     with pytest.raises(error if error is KeyboardInterrupt else CaptureError):
-        graphs.capture("cuda", run)
+        graphs.capture_and_run("cuda", run)
     assert Stream.log == ["begin", "end"]
     memory.give_back_unused()
     assert len(memory) == 0
@@ -173,7 +173,7 @@ def test_where_memory_ends_in_a_capture_it_is_tried_once_more(memory, times):
 def work_ends(monkeypatch):
     """What is kept is not waited for."""
     for module in ("buckets", "passes"):
-        monkeypatch.setattr(f"minidecode.runtime.{module}.end_of_work", lambda device: None)
+        monkeypatch.setattr(f"minidecode.runtime.{module}.mark_end_of_work", lambda device: None)
 
 
 def failing(error, fails, tries):
@@ -199,8 +199,8 @@ def test_a_step_that_lacked_memory_is_tried_again_by_the_next_generation(memory,
         """How many parts of each of three steps were launched."""
         bucket, steps = buckets.acquire(Ops(), []), [GraphCounts() for _ in range(3)]
         for counts in steps:
-            bucket.part("step")(Ops(), counts, run)
-            bucket.part("other")(Ops(), counts, lambda: None)
+            bucket.captured_part("step")(Ops(), counts, run)
+            bucket.captured_part("other")(Ops(), counts, lambda: None)
         buckets.give_back(bucket)
         return [counts.launches for counts in steps]
 
@@ -232,7 +232,7 @@ def test_kernels_go_to_the_stream_on_which_cupy_works(memory):
     """Else a stream of the caller's that does not wait for the default one would read what is not yet written."""
     streams, model = [], lambda device: types.SimpleNamespace(device=device, buckets=types.SimpleNamespace(idle=[]))
     for device in ("cuda", "emulator"):
-        with_memory(lambda: streams.append(STREAM.get()), [model(device)], what=str)
+        retry_after_freeing(lambda: streams.append(STREAM.get()), [model(device)], what=str)
     assert streams == [Stream.ptr, 0] and STREAM.get() == 0
 
 
@@ -268,7 +268,7 @@ def test_memory_of_a_graph_is_refused_in_a_way_that_no_pool_tries_again(memory):
     assert graphs.allocate_or_refuse(8) == ("8 bytes", 0)
     with pytest.raises(NoRoomError):
         graphs.allocate_or_refuse(9)
-    graphs.capture("cuda", lambda: None)
+    graphs.capture_and_run("cuda", lambda: None)
     ((_, pool),) = memory._pools
     assert pool.allocate is graphs.allocate_or_refuse
 
@@ -297,7 +297,7 @@ def test_who_takes_a_kept_step_waits_for_the_work_of_its_last_user(memory):
     ops = types.SimpleNamespace(functions={})
     buckets = Buckets("cuda")
     bucket = buckets.acquire(ops, [])
-    bucket.part("step").graph = types.SimpleNamespace(bytes=0)
+    bucket.captured_part("step").graph = types.SimpleNamespace(bytes=0)
     buckets.give_back(bucket)
     stream[0] = 2
     assert buckets.acquire(ops, []) is bucket

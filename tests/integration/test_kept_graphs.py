@@ -148,7 +148,9 @@ def test_what_is_given_back_is_read_no_more(here, monkeypatch, beams):
         give(buckets, bucket)
         given.append(bucket)
         holders = bucket.state.groups if beams > 1 else [bucket.state]
-        for array in [a for h in holders for a in h.finds()] + [a for cache in bucket.caches for a in cache.arrays()]:
+        for array in [a for h in holders for a in h.result_arrays()] + [
+            a for cache in bucket.caches for a in cache.arrays()
+        ]:
             array[...] = 1
 
     monkeypatch.setattr(Buckets, "give_back", give_to_another)

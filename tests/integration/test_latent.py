@@ -224,8 +224,10 @@ def follows_beams(monkeypatch):
 
 def forgotten_without_a_cache(monkeypatch):
     """Each beam gets the latent of the sentence of its number."""
-    right = Latent.picked
-    monkeypatch.setattr(Latent, "picked", lambda self, ops, pick_B: right(self, ops, np.sort(pick_B)[::-1].copy()))
+    right = Latent.pick_sentences
+    monkeypatch.setattr(
+        Latent, "pick_sentences", lambda self, ops, pick_B: right(self, ops, np.sort(pick_B)[::-1].copy())
+    )
 
 
 @pytest.mark.parametrize(

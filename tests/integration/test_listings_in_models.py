@@ -19,7 +19,7 @@ from minidecode.cache.cross import weight_of_layer
 from minidecode.cache.no_cache import NoCache
 from minidecode.cache.source import Source
 from minidecode.model import Model
-from minidecode.plan import CACHES, Plan, backend
+from minidecode.plan import CACHES, Plan, functions_of_backend
 from minidecode.reference.listings import (
     fold_scale,
     multihead_attention_batched,
@@ -28,7 +28,7 @@ from minidecode.reference.listings import (
     multiquery_self_attention_incremental,
 )
 
-OPS = SimpleNamespace(**backend(reference))
+OPS = SimpleNamespace(**functions_of_backend(reference))
 KV_CACHES = [name for name, cache in CACHES.items() if cache.keeps]
 LENGTHS, BEAMS, STEPS = [4, 2], 3, 5
 PARENTS = {2: [1, 1, 0, 3, 5, 5]}  # before step 2: row r goes on from that row, a beam of the same sentence

@@ -23,7 +23,7 @@ from minidecode.device.arrays import fetch, put
 from minidecode.device.graphs import GraphCounts
 from minidecode.device.packing import KEPT, SCALARS, pack_and_unpack, packed_length_of_type, type_of_argument
 from minidecode.errors import DeviceError, EmulationError, OptionError
-from minidecode.methods.out_of_memory import with_memory
+from minidecode.methods.out_of_memory import retry_after_freeing
 from minidecode.runtime import engine
 
 __all__ = ["references_on_tape"]  # a fixture
@@ -129,7 +129,7 @@ def test_a_second_gpu_in_one_process_is_refused(seen, monkeypatch):
     doors = {
         "load": lambda: arrays.chosen_device("cuda"),
         "auto": lambda: arrays.chosen_device("auto"),
-        "call": lambda: with_memory(launch.STREAM.get, [model], what=str),
+        "call": lambda: retry_after_freeing(launch.STREAM.get, [model], what=str),
         "launch": lambda: launch.launch(add, 1, 1, Array(np.zeros(1))),
     }
     for door in doors.values():

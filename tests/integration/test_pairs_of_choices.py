@@ -18,7 +18,7 @@ from minidecode.device.low_precision import DYNAMIC
 from minidecode.errors import OptionError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
-from minidecode.plan import CACHES, SWITCHES, Plan, is_called, is_there
+from minidecode.plan import CACHES, SWITCHES, Plan, has_file_of_row, is_called
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search
@@ -43,7 +43,7 @@ def choices_of(name: str, model: Model, is_windowed: bool) -> list[str]:
     row = CATALOG[name]
     if row.spelled:
         return list(row.spelled)
-    found = ["reference", "naive", *(["cpu"] if is_there(row, "cpu") else [])]
+    found = ["reference", "naive", *(["cpu"] if has_file_of_row(row, "cpu") else [])]
     return ["off", *found] if row.may_be_off else found
 
 
@@ -175,7 +175,7 @@ def test_each_base_says_the_same(kind, base):
     ran = {name: op.implementation for name, op in receipt.ops.items()}
     for row in CATALOG.values():
         if row.op in ran:
-            here = "cpu." if base == "fast" and is_there(row, "cpu") else "reference."
+            here = "cpu." if base == "fast" and has_file_of_row(row, "cpu") else "reference."
             assert f".{here}" in ran[row.op] and ("naive" in ran[row.op]) == (base == "naive"), row.name
 
 
@@ -190,5 +190,8 @@ def test_every_kernel_together_in_the_emulator(kind):
     assert [t.tolist() for t in found.token_ids] == [t.tolist() for t in right.token_ids]
     for row in CATALOG.values():
         if row.op in found.receipt.ops:
-            assert f".{'cuda' if is_there(row, 'cuda') else 'reference'}." in found.receipt.ops[row.op].implementation
+            assert (
+                f".{'cuda' if has_file_of_row(row, 'cuda') else 'reference'}."
+                in found.receipt.ops[row.op].implementation
+            )
     assert sum(found.receipt.launches.values()) > 50

@@ -19,7 +19,7 @@ from pyarrow import parquet  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 import minidecode as md  # noqa: E402
-from minidecode.lines.records import record_of  # noqa: E402
+from minidecode.lines.records import make_line_renderer  # noqa: E402
 
 pytestmark = pytest.mark.ray
 SHARDS, KILLED, ACTORS, SIZE = 20, 5, 5, 16  # five actors of a CPU each need both nodes
@@ -60,7 +60,7 @@ def prompts(tmp_path):
 
 def one_machine(model, prompts) -> str:
     lines = prompts.read_bytes().removesuffix(b"\n").split(b"\n")
-    render = record_of(True, model.tokenizer)
+    render = make_line_renderer(True, model.tokenizer)
     run = md.generate_lines(model, lines, jsonl=True, on_error="record", render=render, **HOW)
     return "".join(line.rendered for line in run)
 

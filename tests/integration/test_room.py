@@ -68,7 +68,7 @@ def launched(step, found, cache, times):
     for _ in range(times):
         step.graph.launch()
         flags.append(int(fetch(step.result.flag)[0]))
-    return flags, [fetch(a) for a in found.finds()], [fetch(a) for a in (cache.k_RGTK, cache.v_RGTU)]
+    return flags, [fetch(a) for a in found.result_arrays()], [fetch(a) for a in (cache.k_RGTK, cache.v_RGTU)]
 
 
 @pytest.mark.parametrize("beams", [1, 2])

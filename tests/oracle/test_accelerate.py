@@ -95,7 +95,7 @@ def same_output(live, before, after, length_penalty: float) -> None:
     assert after.sequences.dtype == torch.int64
     beams = getattr(before, "beam_indices", None), getattr(after, "beam_indices", None)
     assert beams == (None, None) or beams[0].tolist() == beams[1].tolist()
-    own, T = live.generate.converted(), len(before.scores)
+    own, T = live.generate.convert(), len(before.scores)
     largest = float(torch.stack(before.logits).abs().max())
     bound = logit_bound(own, largest, max(widths(own.config)))
     for kind in ("scores", "logits"):
@@ -243,7 +243,7 @@ def test_a_calls_own_tokenizer_counts_for_that_call(gpt2, ids):
 def test_float32_weights_are_shared_where_they_can_be():
     live = live_model("gpt2", random.Random(2)).float()
     side = Accelerated(live, plan="numpy")
-    side.converted()
+    side.convert()
     assert side.copied < 0.2 * sum(4 * p.numel() for p in live.parameters())
 
 
@@ -502,7 +502,7 @@ def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monk
 def test_the_bound_of_a_tie_is_that_of_the_golden_tests():
     """Which is known to be narrow: the same formula, from weights here and from each family's config there."""
     for family in (*DECODERS, *ENCODER_DECODERS):
-        own = Accelerated(live_model(family, random.Random(3)), plan="numpy").converted()
+        own = Accelerated(live_model(family, random.Random(3)), plan="numpy").convert()
         expected = tolerance.logit_bound(own.config, 3.0, FLOAT32)
         assert logit_bound(own, 3.0, max(widths(own.config))) == pytest.approx(expected), family
 
@@ -519,7 +519,7 @@ def test_a_tie_is_told_from_a_difference(gpt2, ids):
         with torch.no_grad():
             gpt2.lm_head.weight[other] = shift * gpt2.lm_head.weight[best]
         new = np.array([best]), np.array([other])
-        assert says in _difference(side.converted(), given, 0, new, 1, settings), shift
+        assert says in _difference(side.convert(), given, 0, new, 1, settings), shift
 
 
 def test_prove_compares_files_and_says_where_they_part(monkeypatch, capsys):
@@ -604,9 +604,9 @@ def test_arguments_that_change_the_scores_of_transformers_are_refused(family, gi
 )
 def test_modules_that_change_after_accelerate_are_noticed(family, change):
     live, ids = live_model(family, random.Random(1)), torch.tensor([[9, 10, 11, 12]])
-    before = md.accelerate(live).generate.converted()
+    before = md.accelerate(live).generate.convert()
     live.generate(ids, max_new_tokens=2)
-    assert live.generate.converted() is before
+    assert live.generate.convert() is before
     change(live)
     with pytest.raises(md.CheckpointError):
         live.generate(ids, max_new_tokens=2)
@@ -616,10 +616,10 @@ def test_modules_that_change_after_accelerate_are_noticed(family, change):
 def test_an_unchanged_model_is_not_converted_again(family):
     """Though transformers' own `generate` ran in between."""
     live, ids = live_model(family, random.Random(1)), torch.tensor([[9, 10, 11, 12]])
-    before = md.accelerate(live).generate.converted()
+    before = md.accelerate(live).generate.convert()
     for run in (live.generate, functools.partial(type(live).generate, live)):
         run(ids, max_new_tokens=2, num_beams=2)
-        assert live.generate.converted() is before
+        assert live.generate.convert() is before
 
 
 def test_autocast_and_hooks_of_all_modules_are_refused(gpt2, ids):

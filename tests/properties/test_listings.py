@@ -12,7 +12,7 @@ from listing_cases import EPS, may_differ, projections
 
 from minidecode import reference
 from minidecode.ops import Heads, Weight
-from minidecode.plan import backend
+from minidecode.plan import functions_of_backend
 from minidecode.reference.listings import (
     dot_product_attention,
     fold_scale,
@@ -23,7 +23,7 @@ from minidecode.reference.listings import (
     multiquery_self_attention_incremental,
 )
 
-OPS = backend(reference)
+OPS = functions_of_backend(reference)
 seeds, few, widths = st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 7)
 heads = st.builds(
     lambda G, per_group, K, U, scale: Heads(G * per_group, G, K, U, scale),

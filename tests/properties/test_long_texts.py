@@ -14,7 +14,7 @@ from toy_folder import write_folder
 
 import minidecode as md
 from minidecode.files.gguf_tokenizer import QWEN2
-from minidecode.files.long_texts import LLAMA3, SHORT, Borders, borders_of, longest_token
+from minidecode.files.long_texts import LLAMA3, SHORT, Borders, find_borders, longest_token
 from minidecode.files.tokenizer import Tokenizer as Ours
 
 LETTERS = [*"abcdeABΣσİé12٣中国", "\u0301", "e\u0301", "\U0001f44d", "ﬁ", "Ⅷ", "½", "が"]
@@ -90,7 +90,7 @@ def test_both_sides_of_a_border_have_the_tokens_of_the_whole(kind):
     for added in ADDED:
         backend = Tokenizer.from_str(made)
         backend.add_tokens(added)
-        if (borders := borders_of(backend)) is None:
+        if (borders := find_borders(backend)) is None:
             assert backend.normalizer is not None and any(t.normalized for t in added)
             continue
         for text in (awkward_text(rng) for _ in range(60)):
@@ -118,9 +118,9 @@ def test_where_it_is_not_known_a_text_is_read_whole(normalizer, split):
         backend.normalizer = normalizer
     if split is not None:
         backend.pre_tokenizer = split
-    assert borders_of(backend) is None
+    assert find_borders(backend) is None
     text = "a b " * SHORT
-    assert Ours(backend).beginning(text, 3) == Ours(backend).ending(text, 3) == text
+    assert Ours(backend).cut_to_beginning(text, 3) == Ours(backend).cut_to_ending(text, 3) == text
 
 
 def test_a_part_has_as_many_tokens_as_are_asked_for():
@@ -132,10 +132,14 @@ def test_a_part_has_as_many_tokens_as_are_asked_for():
 
     for count in (1, 3000, 50_000):
         del read[:]
-        first, last = borders.beginning(text, count, tokens_of), borders.ending(text, count, tokens_of)
+        first, last = borders.cut_to_beginning(text, count, tokens_of), borders.cut_to_ending(text, count, tokens_of)
         assert text.startswith(first) and text.endswith(last) and max(len(first), len(last)) < len(text)
         assert min(len(first.split()), len(last.split())) >= count and sum(read) <= 2.1 * max(SHORT, 16 * count)
-    assert borders.beginning("a" * 10**6, 3, tokens_of) == borders.ending("a" * 10**6, 3, tokens_of) == "a" * 10**6
+    assert (
+        borders.cut_to_beginning("a" * 10**6, 3, tokens_of)
+        == borders.cut_to_ending("a" * 10**6, 3, tokens_of)
+        == "a" * 10**6
+    )
 
 
 # ---- in use ----------------------------------------------------------------------------------------------------------
@@ -198,7 +202,7 @@ def test_a_long_source_is_read_from_its_beginning(read):
     options = model.options(max_new_tokens=4)
     wanted = model.tokenize(LONG[: 58 * 200], options, truncate=True).tolist()
     assert model.tokenize(LONG, options, truncate=True).tolist() == wanted
-    assert tuple(wanted[-1:]) == model.tokenizer.closing
+    assert tuple(wanted[-1:]) == model.tokenizer.closing_ids
     with pytest.raises(md.InputError, match=r"^source 1 of 1 has more than"):
         model.tokenize(LONG, options)
     with pytest.raises(md.InputError, match=r"^source 1 of 1 has more than"):

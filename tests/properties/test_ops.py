@@ -30,7 +30,7 @@ from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.cpu import activation as cpu_activation
 from minidecode.device.low_precision import quantize_weight, stored_weight
 from minidecode.ops import Heads, Norm, Weight
-from minidecode.plan import backend
+from minidecode.plan import functions_of_backend
 from minidecode.reference import candidates
 from minidecode.reference.activation import ACTIVATIONS
 from minidecode.reference.grouped import attend_naive
@@ -41,7 +41,9 @@ from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.search import dry_run
 
-OPS = {name: dims.with_checked_shapes(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
+OPS = {
+    name: dims.with_checked_shapes(f, ops.RETURNS.get(name, ())) for name, f in functions_of_backend(reference).items()
+}
 LAYER_NORMS = [layer_norm_naive, layer_norm]
 sizes = st.integers(1, 40)
 seeds = st.integers(0, 2**32 - 1)

@@ -13,7 +13,7 @@ from toy import NothingCaptured, Ops, ToyEngine, log_probability, told
 from minidecode import reference
 from minidecode.errors import NumericalError
 from minidecode.options.options import Options
-from minidecode.plan import backend
+from minidecode.plan import functions_of_backend
 from minidecode.runtime.trace import Trace
 from minidecode.search.beam import Beams, beam_search
 from minidecode.search.greedy import greedy_search
@@ -303,5 +303,5 @@ def test_how_long_a_running_beam_may_hope_to_become(early, penalty, improves):
         beams.finished_score_BW[...] = worst + 1, -1e9 if is_free else worst
         beams.finished_length_BW[...], beams.length_B[...] = (1, 0 if is_free else 1), 2
         scores, parents, tokens = np.array([[-6, -7, -8, -9]], np.float32), np.zeros((1, 4), int), np.arange(4)[None]
-        beams.advance(SimpleNamespace(**backend(reference)), (scores, parents, tokens))
+        beams.advance(SimpleNamespace(**functions_of_backend(reference)), (scores, parents, tokens))
         assert beams.done_B[0] == (not improves and not is_free), "a place is free" if is_free else "both are taken"

@@ -472,13 +472,13 @@ def draws_of_drafts_used_again(patch):
 
 def one_draw_for_all_tokens(patch):
     def keyed(texts, *args):
-        ahead = texts_ahead(texts, *args)
+        ahead = texts_after_drafts(texts, *args)
         ahead.draws.step_R[...] = 0
         return ahead
 
-    texts_ahead = drafts.texts_ahead
+    texts_after_drafts = drafts.texts_after_drafts
     for module in (drafts, speculative):
-        patch.setattr(module, "texts_ahead", keyed)
+        patch.setattr(module, "texts_after_drafts", keyed)
 
 
 def eos_left_out_of_drafts(patch):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minidecode as md
 from minidecode.files.tokenizer import TextStream
-from minidecode.methods.generation import stopping_of
+from minidecode.methods.generation import make_stopping
 from minidecode.options.stop_strings import NewText, cut_at_stop, first_stop, length_of_possible_stop
 from minidecode.runtime.engine import Engine
 from minidecode.search import stopping
@@ -204,12 +204,12 @@ def test_special_tokens_between_do_not_hide_a_stop_string(model):
     end = int(model.tokenizer.token_to_id("<|endoftext|>"))
     criteria = model.options(stop_strings=["the"])
     for between in ([end] * 3, []):
-        asked = stopping_of(model, criteria, 0.0)
+        asked = make_stopping(model, criteria, 0.0)
         assert asked.tail == 3 and asked.ends([np.array([t, h, *between, e])], [0], [False], None).all()
         assert not asked.ends([np.array([t, *between, e])], [0], [False], None).any()
     padded = md.load("tiny-gpt2", plan="numpy")
     object.__setattr__(padded.config, "vocab_size", padded.config.vocab_size + 64)
-    asked = stopping_of(padded, criteria, 0.0)
+    asked = make_stopping(padded, criteria, 0.0)
     assert asked.ends([np.array([t, h, *[padded.config.vocab_size - 1] * 3, e])], [0], [False], None).all()
 
 

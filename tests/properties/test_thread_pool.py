@@ -68,7 +68,7 @@ def test_lots_give_the_bits_that_one_thread_gives(rows, three_threads):
     for _ in range(50):  # workers come sooner or later, and other products lie on the table each time
         for case, y_RX in zip(cases(rows), expected, strict=True):
             assert np.array_equal(cpu_linear.linear_few_rows(*case), y_RX)
-    assert thread_pool._pool().threads == 2  # others than at first, if one was inside for a second
+    assert thread_pool._shared_pool().threads == 2  # others than at first, if one was inside for a second
 
 
 def test_four_threads_at_once_get_their_own_products(three_threads):
@@ -271,7 +271,7 @@ def write_opposite(task, y_X, number):
 
 
 def noted(function, *arguments):
-    """(the function's address, its arguments), as `schedule` takes them."""
+    """(the function's address, its arguments), as `queue_and_run_tasks` takes them."""
     table = np.zeros(thread_pool.SIZE, np.int64)
     table[thread_pool.ONLY_NOTED] = 1
     function(1, table, *arguments)
@@ -296,7 +296,7 @@ def with_delays(name, **others):
     return njit(nogil=True)(scope[name])
 
 
-def works_of(schedule):
+def works_of(queue_and_run_tasks):
     @njit(nogil=True)
     def works(write, write_opposite, how_many, y_NX, args_NX, table):
         """Works one after the other, by turns of two kinds: (how many were not done, how many after their end)."""
@@ -306,7 +306,7 @@ def works_of(schedule):
             function, sign, tasks = (write, 1, 8) if work % 2 else (write_opposite, -1, 5)
             args_X = args_NX[work % len(y_NX)]
             args_X[-1] = work  # behind the array
-            while schedule(tasks, function, args_X, table) < 0:
+            while queue_and_run_tasks(tasks, function, args_X, table) < 0:
                 pass
             undone += (y_X[:tasks] != sign * work).any() or y_X[tasks:].any()
             late += before_X.any()
@@ -323,7 +323,7 @@ def test_no_lot_is_done_after_the_end_or_for_another_work():
     """
     y_NX, table = np.zeros((4, 8), np.int64), np.zeros(thread_pool.SIZE, np.int64)
     take = with_delays("_run_tasks")
-    help_, works = with_delays("_work", _run_tasks=take), works_of(with_delays("schedule", _run_tasks=take))
+    help_, works = with_delays("_work", _run_tasks=take), works_of(with_delays("queue_and_run_tasks", _run_tasks=take))
     help_(np.zeros_like(table), 1)  # compiles
     over, threads = threading.Event(), []
     for _ in range(2):
@@ -347,16 +347,16 @@ def test_who_waited_long_goes_on_without_helpers_for_as_long(three_threads, monk
         assert np.array_equal(cpu_linear.linear_few_rows(*case), expected)
         (pool,) = thread_pool._started
         if n == 0:
-            pool.note_wait(int(0.9 * thread_pool.PATIENCE * pool.looks_a_second), seconds=0)
+            pool.adapt_to_wait(int(0.9 * thread_pool.PATIENCE * pool.looks_a_second), seconds=0)
             assert pool.away == 0
             long = int(100 * thread_pool.TASK_TAKES * pool.looks_a_second)
-            pool.note_wait(long, seconds=200 * thread_pool.TASK_TAKES)  # tasks that take long are no stall
+            pool.adapt_to_wait(long, seconds=200 * thread_pool.TASK_TAKES)  # tasks that take long are no stall
             assert pool.away == 0
-            pool.note_wait(long, seconds=101 * thread_pool.TASK_TAKES)
+            pool.adapt_to_wait(long, seconds=101 * thread_pool.TASK_TAKES)
             assert 98 <= pool.away <= 100
             pool.away = 100
             for seconds, left in ((0, 99), (8.5 * thread_pool.TASK_TAKES, 91), (1, 0)):
-                pool.note_alone(seconds)
+                pool.adapt_to_lone_run(seconds)
                 assert pool.away == left
             pool.away = 3
             monkeypatch.setattr(thread_pool, "TASK_TAKES", 60)  # each of the next counts as one
@@ -418,7 +418,7 @@ import sys, time
 from numba import config
 from minidecode.cpu.common import thread_pool
 config.NUMBA_NUM_THREADS = 2
-pool, interrupts = thread_pool._pool(), 0
+pool, interrupts = thread_pool._shared_pool(), 0
 def interrupt(frame, event, arg):
     global returns
     returns -= "return" in event
@@ -567,7 +567,7 @@ def end_unless_owner(owner, task):
 ENDS = end_unless_owner.address
 @njit(nogil=True)  # a worker that wakes needs the interpreter's lock before it comes
 def lay(tasks, table, owner):
-    return thread_pool.schedule(tasks, ENDS, np.full(1, owner), table)
+    return thread_pool.queue_and_run_tasks(tasks, ENDS, np.full(1, owner), table)
 owner = threading.get_native_id()
 for _ in range(100):
     try:

@@ -386,7 +386,7 @@ def test_what_fails_in_an_answer_or_while_prompts_are_read_loses_no_request(monk
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("minidecode.serving.scheduler.log_probs_of", raises)
+        patch.setattr("minidecode.serving.scheduler.score_new_tokens", raises)
         busy.run()
     assert (bad.state, good.state) == ("failed", "done") and good.output is not None
     read = busy.submit("the", max_new_tokens=2)
@@ -527,7 +527,7 @@ def draws_begin_anew_after_preemption(patch):
 
 
 def parents_followed_twice_after_preemption(patch):
-    patch.setattr(lanes.BeamLane, "stop_moving", lambda self: None)
+    patch.setattr(lanes.BeamLane, "forget_moves", lambda self: None)
 
 
 def log_probabilities_lost_by_preemption(patch):
@@ -680,8 +680,8 @@ def pages_are_published_before_they_are_computed(patch):
             self.end_R[...] = end_R
         return begun
 
-    taken = PagedRows.begin
-    patch.setattr(PagedRows, "begin", begin)
+    taken = PagedRows.add_rows
+    patch.setattr(PagedRows, "add_rows", begin)
 
 
 def a_page_is_published_a_token_too_early(patch):
@@ -734,10 +734,10 @@ def test_known_mistakes_with_pages_are_found(mistake, monkeypatch):
 
 
 def the_last_token_of_a_text_is_not_read(patch):
-    def left(self):
+    def tokens_left(self):
         return max(0, len(self.ids) - self.first - (self.first > 0))
 
-    patch.setattr(scheduler.Reading, "left", property(left))
+    patch.setattr(scheduler.Reading, "tokens_left", property(tokens_left))
 
 
 def a_part_begins_a_token_late(patch):

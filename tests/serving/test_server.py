@@ -15,9 +15,9 @@ from toy_folder import write_folder
 
 import minidecode as md
 from minidecode.search.constraints import Constraint
-from minidecode.serving.replies import word_of
+from minidecode.serving.replies import text_of_token
 from minidecode.serving.scheduler import Scheduler
-from minidecode.serving.server import Server, Settings, rows_of
+from minidecode.serving.server import Server, Settings, count_rows_of_job
 from minidecode.serving.sockets import http_of
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -103,7 +103,7 @@ def test_what_lm_eval_asks(toy, model):
     assert len(found["tokens"]) == len(ids) + 1 and "".join(found["tokens"]) == choice["text"]
     assert [choice["text"][at:][:1] for at in found["text_offset"]] == [word[:1] for word in found["tokens"]]
     best = [max(top, key=top.get) for top in found["top_logprobs"][1:]]
-    assert best[:-1] == [word_of(model.tokenizer, int(i)) for i in scores.likeliest_ids[0]]
+    assert best[:-1] == [text_of_token(model.tokenizer, int(i)) for i in scores.likeliest_ids[0]]
     whole = [*ids, *model.generate("the otter", max_new_tokens=30).token_ids[0].tolist()]
     for prompt in (whole, whole[:1] + whole[::-1]):  # the likeliest tokens, and others
         (choice,) = completion(toy, prompt=[prompt], echo=True, logprobs=1, max_tokens=1, temperature=0)["choices"]
@@ -295,14 +295,14 @@ SCORED = dict(prompt=["the", "a the"], echo=True, logprobs=1, max_tokens=0)
 def test_prompts_that_are_scored_alone_count_among_those_that_wait(model, monkeypatch):
     """They have no jobs; and the time of their request ends, and its client may leave, while they wait."""
     with served(model, Scheduler(model, max_rows=1, max_waiting=2)) as (client, server, _):
-        began, goes_on, echoed = threading.Event(), threading.Event(), server.echoed
+        began, goes_on, echoed = threading.Event(), threading.Event(), server.score_prompt
 
         def waits(ids, best):
             began.set()
             assert goes_on.wait(20)
             return echoed(ids, best)
 
-        monkeypatch.setattr(server, "echoed", waits)
+        monkeypatch.setattr(server, "score_prompt", waits)
         first = threading.Thread(target=completion, args=(client,), kwargs=SCORED)
         first.start()
         assert began.wait(20)
@@ -327,7 +327,7 @@ def test_prompts_that_are_scored_alone_count_among_those_that_wait(model, monkey
 
 def test_scoring_ends_in_time(model, monkeypatch):
     with served(model, seconds=0.05) as (client, server, _):
-        monkeypatch.setattr(server, "echoed", lambda ids, best: time.sleep(0.3))
+        monkeypatch.setattr(server, "score_prompt", lambda ids, best: time.sleep(0.3))
         answer = client.post("/v1/completions", json=SCORED)
         assert answer.status_code == 504 and "longer than the server allows" in answer.text
         waited_until(lambda: server.to_score == 0)
@@ -426,7 +426,7 @@ def test_bad_values_name_their_fields(toy, body, field, says):
 
 def test_errors_speak_of_what_a_client_can_send(model):
     """Not of options of commands, nor of arguments in Python; what the client cannot change, the operator can."""
-    least = Scheduler(model).job(None, [5], None, None, None, {"max_new_tokens": 1}).bytes
+    least = Scheduler(model).make_job(None, [5], None, None, None, {"max_new_tokens": 1}).bytes
     with served(model, Scheduler(model, memory_budget=least)) as (client, *_):
         answer = client.post("/v1/completions", json={"prompt": "the the the", "num_beams": 4, "max_tokens": 50})
         error = answer.json()["error"]
@@ -517,8 +517,8 @@ def test_the_rows_of_a_request_that_is_being_read_are_counted():
     job = busy.submit("the the the thea", num_beams=3, max_new_tokens=9)
     busy.step()
     busy.step()
-    assert busy.readings and rows_of(busy, job) == 3 and busy.batch.rows.number == 4
+    assert busy.readings and count_rows_of_job(busy, job) == 3 and busy.batch.rows.number == 4
     assert busy.batch.most_requests == 1, "the steps so far had no row of its"
     while busy.readings:
         busy.step()
-    assert rows_of(busy, job) == 3 and busy.batch.most_requests == 2
+    assert count_rows_of_job(busy, job) == 3 and busy.batch.most_requests == 2

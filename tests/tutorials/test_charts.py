@@ -20,7 +20,7 @@ from minidecode.reference import grouped
 
 def test_places_on_a_chart_follow_the_values():
     chart = Chart(400, 300, Axis("x", 1, 100, (1, 10, 100)), Axis("y", 0, 4, (0, 2, 4), log=False))
-    (x1, y1), (x10, y2), (x100, y4) = chart.place(1, 0), chart.place(10, 2), chart.place(100, 4)
+    (x1, y1), (x10, y2), (x100, y4) = chart.to_pixels(1, 0), chart.to_pixels(10, 2), chart.to_pixels(100, 4)
     assert x10 - x1 == pytest.approx(x100 - x10) and y1 - y2 == pytest.approx(y2 - y4) and y4 < y1
     with pytest.raises(ValueError, match="outside of 1 to 100, the axis of 'x'"):
         chart.mark(101, 1, "a")

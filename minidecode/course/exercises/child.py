@@ -38,7 +38,7 @@ LOOKING = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "glob.glob", "path
 def main(serves=lambda: Student) -> None:
     """serves: gives the class that answers; called while everything can still be imported."""
     numpy_home, root, forbidden, memory = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    questions, answers = _own_channel()
+    questions, answers = _keep_channel_to_judge()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, numpy_home]
     import _tracemalloc
@@ -71,7 +71,7 @@ def main(serves=lambda: Student) -> None:
         wire.write_message(answers, word, serve.answer(question))
 
 
-def _own_channel() -> tuple[io.BufferedReader, io.BufferedWriter]:
+def _keep_channel_to_judge() -> tuple[io.BufferedReader, io.BufferedWriter]:
     """The pipe to the judge, kept apart from what print() and input() use."""
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -104,7 +104,7 @@ def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) ->
     That code may patch what it likes, and sees the frame of what refuses it. So the hook calls nothing that can be
     patched, hands no one a path of his own making, and has all that it needs as defaults, which no frame leads to.
     """
-    real, separator = _own_realpath(), os.sep
+    real, separator = _copy_realpath(), os.sep
     allowed = tuple(real(f) + separator for f in [*folders, *more] if f)
     numpys = tuple(real(f) + separator for f in [folders[1], *more])
     closed = tuple(real(f) + separator for f in forbidden if f)
@@ -159,7 +159,7 @@ def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) ->
     sys.addaudithook(refuse_forbidden_event)
 
 
-def _own_realpath():
+def _copy_realpath():
     """`os.path.realpath` with all that it calls, copied: what is patched later is not what the hook asks."""
     spec = importlib.util.find_spec(os.path.__name__)
     copy = importlib.util.module_from_spec(spec)
@@ -259,7 +259,7 @@ class Student:
         finally:
             with self._one_asks:
                 self._is_called = False
-        left = self._left_running(set(threading.enumerate()) - others)
+        left = self._count_left_running(set(threading.enumerate()) - others)
         if measure:
             peak = self._memory.get_traced_memory()[1] - began + self._kept
             self._kept = max(0, self._kept + self._bytes_of_arrays() - held - self._bytes_of(result))
@@ -288,7 +288,7 @@ class Student:
         several = result if isinstance(result, tuple | list) else (result,)
         return sum(a.nbytes for a in several if isinstance(a, self._numpy.ndarray))
 
-    def _left_running(self, threads) -> int:
+    def _count_left_running(self, threads) -> int:
         """How many of them are still there after a moment; one that calls back now is noted as late."""
         end = time.monotonic() + GRACE
         for thread in threads:

@@ -50,9 +50,9 @@ def _check_generation() -> str:
 
 
 def _check_compiled_code() -> str:
-    from ...plan import file_of
+    from ...plan import import_backend_file
 
-    file_of("cpu", "norm")
+    import_backend_file("cpu", "norm")
     return "the cache of compiled code is writable"
 
 

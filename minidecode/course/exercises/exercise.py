@@ -22,7 +22,7 @@ from ...errors import InputError
 from . import sandbox, skeleton
 from .as_code import describe_size, inputs_as_code, shown_value
 from .kernel_source import MOST_CHARACTERS, Refused
-from .results import are_same, as_tuple, different_kind, first_difference, integers_told_by
+from .results import are_same, as_tuple, count_integers_of_same_information, find_fault_of_kind, first_difference
 from .verdict import Miss, Verdict
 
 MANY = 32  # numbers of an output that do not agree with a mistake's by chance
@@ -113,33 +113,35 @@ class Task:
         """Inputs by name in the order of the parameters, from small to large; sizes drawn, so that none is known."""
         raise NotImplementedError
 
-    def expected(self, v: SimpleNamespace, inputs: dict[str, Any], mistake: str | None = None, ran: Any = None) -> Any:
+    def expected_outputs(
+        self, v: SimpleNamespace, inputs: dict[str, Any], mistake: str | None = None, ran: Any = None
+    ) -> Any:
         """The right outputs, in float64 or whole numbers, by the plainest loops; with one of `known`, its outputs."""
         raise NotImplementedError
 
-    def bound(self, v: SimpleNamespace, inputs: dict[str, Any]) -> Any:
+    def error_bound(self, v: SimpleNamespace, inputs: dict[str, Any]) -> Any:
         """How far an output may lie from the expected one: computed, not guessed. By default not at all."""
         return 0.0
 
-    def tell(self, v: SimpleNamespace, inputs: dict[str, Any], got: tuple, want: tuple) -> str:
+    def describe_difference(self, v: SimpleNamespace, inputs: dict[str, Any], got: tuple, want: tuple) -> str:
         """The mistake in this output, in one sentence that names row, place and numbers."""
-        return f"{self.call(inputs)}: {first_difference(self.returns, got, want, self.bound(v, inputs))}"
+        return f"{self.call(inputs)}: {first_difference(self.returns, got, want, self.error_bound(v, inputs))}"
 
-    def altered(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Inputs on which the right code does what common mistakes do on these: see `rows_alike` and `whole_width`."""
+    def alter_inputs(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Inputs on which right code does what common mistakes do here: `repeat_first_row`, `set_to_whole_width`."""
         return {}
 
-    def size(self, v: SimpleNamespace, inputs: dict[str, Any]) -> int | None:
+    def size_for_multiples(self, v: SimpleNamespace, inputs: dict[str, Any]) -> int | None:
         """The size that may or may not be a multiple of 32."""
         return None
 
-    def miss(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+    def find_excess_cost(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
         """A limit that is exceeded although the output is right: loads, sectors, calls or bytes."""
         return None
 
     # How it is judged
 
-    def draw(self, seed: int) -> SimpleNamespace:
+    def draw_variation(self, seed: int) -> SimpleNamespace:
         return self._drawn_variation(np.random.default_rng([self.number, seed]))
 
     def _drawn_variation(self, rng: np.random.Generator) -> SimpleNamespace:
@@ -149,11 +151,11 @@ class Task:
     def constants(self, v: SimpleNamespace) -> dict[str, Any]:
         return {name.upper(): value for name, value in vars(v).items()}
 
-    def _changed(self, submission: Submission, v: SimpleNamespace) -> list[str]:
+    def _changed_constants(self, submission: Submission, v: SimpleNamespace) -> list[str]:
         """Which drawn constants the student's file says otherwise; in another layout they may mean anything."""
         return [] if submission.names else skeleton.changed_constants(submission.source, self.constants(v))
 
-    def rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
+    def make_rng(self, seed: int, hidden: int | None = None) -> np.random.Generator:
         return np.random.default_rng([self.number, seed, 1] if hidden is None else [self.number, seed, 2, hidden])
 
     def check(
@@ -161,15 +163,15 @@ class Task:
         seal: Callable[[dict], dict | None] | None = None,
     ) -> Verdict:  # fmt: skip
         """The verdict on a submission. hidden: the teacher's seed, for inputs that no student has seen."""
-        v = self.draw(seed)
-        trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
+        v = self.draw_variation(seed)
+        trials = [Trial(case) for case in self.cases(v, self.make_rng(seed))]
         if hidden is not None:
-            trials += [Trial(case, is_hidden=True) for case in self.cases(v, self.rng(seed, hidden))]
+            trials += [Trial(case, is_hidden=True) for case in self.cases(v, self.make_rng(seed, hidden))]
         return self.judge(submission, seed, v, trials)
 
     def judge(self, submission: Submission, seed: int, v: SimpleNamespace, trials: list[Trial]) -> Verdict:
         """The verdict on a submission by these inputs; what came of each is noted in its trial."""
-        verdict = Verdict(self.number, seed, True, "", notes=self._changed(submission, v))
+        verdict = Verdict(self.number, seed, True, "", notes=self._changed_constants(submission, v))
         try:
             self.run(submission, v, trials, verdict)
         except Refused as refused:
@@ -179,12 +181,12 @@ class Task:
             return verdict
         tried = [t for t in trials if t.got is not None or t.raised or t.ran or t.miss]
         for trial in tried:
-            trial.miss = trial.miss or self.wrong(v, trial) or self.miss(v, trial)
+            trial.miss = trial.miss or self.find_wrong_output(v, trial) or self.find_excess_cost(v, trial)
         first = next((t for t in tried if t.miss), None)
         if first is None:
             verdict.message = f"Solved: right on all {len(tried)} inputs. {self.praise(v, tried)}".strip()
             return verdict
-        self._answer(verdict, v, tried, first)
+        self._fill_in_failure(verdict, v, tried, first)
         if edited := edited_constants(submission.source, self.constants(v)):
             verdict.mistake = None  # that of another variation
             verdict.message = f"{first.miss.message}\n{edited}"
@@ -198,28 +200,28 @@ class Task:
         """What the student may be glad of, in numbers."""
         return ""
 
-    def overall(self, v: SimpleNamespace, tried: list[Trial]) -> str:
+    def summarize_trials(self, v: SimpleNamespace, tried: list[Trial]) -> str:
         """What all trials together say where one of them failed, such as how many came out right by luck."""
         return ""
 
-    def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+    def find_wrong_output(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
         """The mistake in the output. A task that has many right answers, such as plans, judges them here."""
         if trial.got is None:
             return None
-        want = as_tuple(self.expected(v, trial.inputs, None, trial.ran))
-        if are_same(trial.got, want, self.bound(v, trial.inputs)):
+        want = as_tuple(self.expected_outputs(v, trial.inputs, None, trial.ran))
+        if are_same(trial.got, want, self.error_bound(v, trial.inputs)):
             return None
-        if problem := different_kind(self.returns, trial.got, want, len(self.changes)):
+        if problem := find_fault_of_kind(self.returns, trial.got, want, len(self.changes)):
             return problem
-        return Miss(self.tell(v, trial.inputs, trial.got, want), is_of_value=True)
+        return Miss(self.describe_difference(v, trial.inputs, trial.got, want), is_of_value=True)
 
-    def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
+    def _fill_in_failure(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
         miss = first.miss
-        mistake = miss.mistake or self.recognise(v, tried)
+        mistake = miss.mistake or self.recognise_mistake(v, tried)
         if mistake is None and first.is_hidden:
             mistake = "only-public-inputs"
         verdict.ok, verdict.mistake, verdict.numbers, verdict.picture = False, mistake, miss.numbers, miss.picture
-        verdict.message = f"{miss.message} {self.overall(v, tried)}".rstrip()
+        verdict.message = f"{miss.message} {self.summarize_trials(v, tried)}".rstrip()
         what = self.known.get(mistake or "") or COMMON.get(mistake or "")
         if mistake == "only-public-inputs":
             verdict.message += " All inputs that `check` tries come out right; this one is the teacher's."
@@ -228,7 +230,7 @@ class Task:
         elif mistake and what:
             verdict.message += f'\nThis is "{mistake.replace("-", " ")}": {what}.'
         elif mistake is None and miss.is_of_value and not miss.is_explained:  # all else has said why it is wrong
-            here = self.on_this_input(v, tried, first)
+            here = self.recognise_on_first_input(v, tried, first)
             what = self.known.get(here or "") or COMMON.get(here or "")
             verdict.message += (
                 f'\nOn this input your output is what "{here.replace("-", " ")}" gives: {what}. Something'
@@ -239,18 +241,23 @@ class Task:
         if miss.shows_input and not first.is_hidden:
             verdict.input = inputs_as_code(first.inputs) if miss.values_matter else describe_size(first.inputs)
 
-    def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
+    def recognise_mistake(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
         """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""
-        fits = [m for m in self.known if self._gives_all(v, tried, lambda t, m=m: self.expected(v, t.inputs, m, t.ran))]
+        fits = [
+            m
+            for m in self.known
+            if self._matches_all_trials(v, tried, lambda t, m=m: self.expected_outputs(v, t.inputs, m, t.ran))
+        ]
         if not fits:
-            common = {name for t in tried for name in self.altered(v, t.inputs)}
-            fits = [m for m in sorted(common) if self._gives_all(
-                v, tried, lambda t, m=m: self.expected(v, self.altered(v, t.inputs)[m], None, t.ran))]  # fmt: skip
+            common = {name for t in tried for name in self.alter_inputs(v, t.inputs)}
+            fits = [m for m in sorted(common) if self._matches_all_trials(
+                v, tried,
+                lambda t, m=m: self.expected_outputs(v, self.alter_inputs(v, t.inputs)[m], None, t.ran))]  # fmt: skip
         if len(fits) == 1:
             return fits[0]
-        return "only-multiples-of-32" if not fits and self._only_multiples(v, tried) else None
+        return "only-multiples-of-32" if not fits and self._fails_only_off_multiples(v, tried) else None
 
-    def on_this_input(self, v: SimpleNamespace, tried: list[Trial], first: Trial) -> str | None:
+    def recognise_on_first_input(self, v: SimpleNamespace, tried: list[Trial], first: Trial) -> str | None:
         """The mistake that gives the first wrong output, where no single mistake gives all outputs (two at once).
 
         It needs that no output is right that this mistake would make wrong, that something else is wrong elsewhere, and
@@ -259,28 +266,32 @@ class Task:
         right = [t for t in tried if not t.miss and t.got is not None]
         others = [t for t in tried if t.miss and t is not first]
         fits = []
-        for mistake in [*self.known, *self.altered(v, first.inputs)]:
+        for mistake in [*self.known, *self.alter_inputs(v, first.inputs)]:
 
             def outputs(t: Trial, m: str = mistake) -> Any:
                 if m in self.known:
-                    return self.expected(v, t.inputs, m, t.ran)
-                return self.expected(v, self.altered(v, t.inputs)[m], None, t.ran)
+                    return self.expected_outputs(v, t.inputs, m, t.ran)
+                return self.expected_outputs(v, self.alter_inputs(v, t.inputs)[m], None, t.ran)
 
-            if self._gives_it(v, first, outputs) and all(self._gives_it(v, t, outputs) for t in right):
-                fits.append((mistake, [self._gives_it(v, t, outputs) for t in others]))
-        if len(fits) != 1 or all(fits[0][1]) or not (any(fits[0][1]) or integers_told_by(first.got) >= MANY):
+            if self._matches_trial(v, first, outputs) and all(self._matches_trial(v, t, outputs) for t in right):
+                fits.append((mistake, [self._matches_trial(v, t, outputs) for t in others]))
+        if (
+            len(fits) != 1
+            or all(fits[0][1])
+            or not (any(fits[0][1]) or count_integers_of_same_information(first.got) >= MANY)
+        ):
             return None
         return fits[0][0]
 
-    def _gives_it(self, v: SimpleNamespace, trial: Trial, outputs: Callable[[Trial], Any]) -> bool:
+    def _matches_trial(self, v: SimpleNamespace, trial: Trial, outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of a trial that has some."""
         try:
             theirs = as_tuple(outputs(trial))
         except (NotImplementedError, ValueError, IndexError, KeyError):  # this mistake has no outputs of its own
             return False
-        return trial.got is not None and are_same(trial.got, theirs, self.bound(v, trial.inputs))
+        return trial.got is not None and are_same(trial.got, theirs, self.error_bound(v, trial.inputs))
 
-    def _gives_all(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
+    def _matches_all_trials(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of all trials that have some, the first that fails among them.
 
         Where some have none, because the code raised or the emulator stopped it, there must be two wrong ones, or one
@@ -293,12 +304,12 @@ class Task:
             return False
         if len(judged) < len(tried) and len(wrong) < 2 and sum(np.size(output) for output in wrong[0].got) < MANY:
             return False
-        return all(self._gives_it(v, trial, outputs) for trial in judged)
+        return all(self._matches_trial(v, trial, outputs) for trial in judged)
 
-    def _only_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
+    def _fails_only_off_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
         if any(t.miss and not t.miss.is_of_value for t in tried):
             return False  # something else was seen: nothing is lost where an index lies outside
-        sized = [(self.size(v, t.inputs), t.miss is None) for t in tried]
+        sized = [(self.size_for_multiples(v, t.inputs), t.miss is None) for t in tried]
         sized = [(size, fine) for size, fine in sized if size]
         return bool(sized) and {fine for _, fine in sized} == {True, False} and all(
             fine == (size % 32 == 0) for size, fine in sized)  # fmt: skip
@@ -324,12 +335,12 @@ def seconds_for_trials(trials: list[Trial]) -> float:
     return sandbox.TOTAL * (2 if any(t.is_hidden for t in trials) else 1)
 
 
-def rows_alike(inputs: dict[str, Any], *names: str) -> dict[str, Any]:
+def repeat_first_row(inputs: dict[str, Any], *names: str) -> dict[str, Any]:
     """The inputs with row 0 of these arrays in every row."""
     return inputs | {n: np.broadcast_to(inputs[n][:1], inputs[n].shape).copy() for n in names}
 
 
-def whole_width(inputs: dict[str, Any], length: str, width: int) -> dict[str, Any]:
+def set_to_whole_width(inputs: dict[str, Any], length: str, width: int) -> dict[str, Any]:
     """The inputs with every length as wide as the array."""
     return inputs | {length: np.full_like(inputs[length], width)}
 
@@ -340,8 +351,8 @@ def draw_telling_input(task: Task, v: SimpleNamespace, draw: Callable[[], dict[s
         inputs, outputs = draw(), []
         for mistake in (None, *task.known):
             with contextlib.suppress(NotImplementedError):  # a mistake that outputs do not show
-                outputs.append(as_tuple(task.expected(v, inputs, mistake)))
-        if not any(are_same(one, two, task.bound(v, inputs)) for one, two in itertools.combinations(outputs, 2)):
+                outputs.append(as_tuple(task.expected_outputs(v, inputs, mistake)))
+        if not any(are_same(one, two, task.error_bound(v, inputs)) for one, two in itertools.combinations(outputs, 2)):
             return inputs
     raise ValueError(f"exercise {task.number}: no input was drawn that tells its mistakes apart")
 

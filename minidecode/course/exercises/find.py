@@ -48,7 +48,7 @@ class Exercise:
 
     def in_text(self, text: str, seed: int) -> str:
         """A text with {{name}} replaced by the variation's values."""
-        values = vars(self.task.draw(seed))
+        values = vars(self.task.draw_variation(seed))
         return re.sub(r"\{\{(\w+)\}\}", lambda m: str(values[m[1]]), text)
 
     def next_seed(self, seed: int) -> int:
@@ -97,7 +97,9 @@ class Exercise:
         stated = skeleton.replace_docstring_by_statement(
             source, f"{head}\n\n{self.in_text(self.text.statement, seed).strip()}"
         )
-        return skeleton.replace_variation(stated, self.number, seed, self.task.constants(self.task.draw(seed)))
+        return skeleton.replace_variation(
+            stated, self.number, seed, self.task.constants(self.task.draw_variation(seed))
+        )
 
     def template(self) -> str:
         """The skeleton before its variation: from the solution in a checkout, else as it was built into the wheel."""
@@ -120,7 +122,7 @@ class Exercise:
 
     def vary_source(self, path: Path, seed: int) -> str:
         """A solution or a wrong answer of the checkout, with this variation's constants."""
-        constants = self.task.constants(self.task.draw(seed))
+        constants = self.task.constants(self.task.draw_variation(seed))
         return skeleton.replace_variation(path.read_text(encoding="utf-8"), self.number, seed, constants)
 
 

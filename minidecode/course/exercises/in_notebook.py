@@ -42,7 +42,7 @@ def check(exercise: int | str) -> None:
             display(SVG(filename=str(picture)))
     except MinidecodeError as error:
         print(error)
-    _offer_fresh(task, folder, shell, source)
+    _offer_fresh_variation(task, folder, shell, source)
 
 
 def _notebook_shell(exercise: Exercise) -> Any:
@@ -67,7 +67,7 @@ def _last_cell(exercise: Exercise, shell: Any) -> str | None:
     return None
 
 
-def _offer_fresh(exercise: Exercise, folder: Folder, shell: Any, source: str) -> None:
+def _offer_fresh_variation(exercise: Exercise, folder: Folder, shell: Any, source: str) -> None:
     """Adds a cell below this one with the new variation, if the check has drawn one."""
     fresh = folder.path_of_exercise(exercise).read_text(encoding="utf-8")
     if fresh != source:

@@ -90,7 +90,7 @@ class Judge:
                 launch = self._taken.functions[self._shape](*shape_arguments)
             except Exception as error:
                 raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
-        blocks, threads = _two_shapes(launch, self._shape)
+        blocks, threads = _check_launch_shape(launch, self._shape)
         types = self._check_types_once(kernel, tuple(map(typeof, arguments)))
         try:
             run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
@@ -134,7 +134,7 @@ class Judge:
         return notes
 
 
-def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _check_launch_shape(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(blocks, threads), each as a tuple of integers. Raises Refused for anything else."""
     from minidecode.course.exercises.kernel_source import Refused
 

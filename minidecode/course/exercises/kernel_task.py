@@ -19,7 +19,7 @@ class KernelTask(Task):
     """A kernel (kinds K, C and M): taken out of the file as data, typed by Numba, run by the emulator."""
 
     kernel = ""
-    shape = "launch_shape"  # the plain function of the file that gives (blocks, threads); "" if `launch` does
+    shape = "launch_shape"  # the file's function that gives (blocks, threads); "" if `blocks_and_threads` does
     out: tuple[str, ...] = ("out",)  # arrays among the inputs that the kernel writes: the outputs
     mistake_of: dict[str, str] = {}  # kind of a finding of the emulator -> stable name of a mistake
     ranked = ""  # the count that the league ranks by: the fewest come first
@@ -32,16 +32,16 @@ class KernelTask(Task):
         """What `launch_shape` is called with: numbers."""
         return []
 
-    def launch(self, v: SimpleNamespace, inputs: dict[str, Any]) -> tuple | None:
+    def blocks_and_threads(self, v: SimpleNamespace, inputs: dict[str, Any]) -> tuple | None:
         """(blocks, threads), where they are given, not asked of the student."""
         return None
 
-    def disguised(self, v: SimpleNamespace, inputs: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def disguise_inputs(self, v: SimpleNamespace, inputs: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Other inputs that are as much work as these: by default the same numbers, each row in another order."""
         return inputs | {name: rng.permuted(a, axis=-1) for name, a in inputs.items()
                          if isinstance(a, np.ndarray) and a.ndim and name not in self.out}  # fmt: skip
 
-    def options(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, Any]:
+    def emulator_options(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, Any]:
         """Options of `md.emulate`, such as {"negative_indices": True}."""
         return {}
 
@@ -57,7 +57,7 @@ class KernelTask(Task):
             return None
         return self.mistake_of.get(finding["kind"])
 
-    def about_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str:
+    def explain_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str:
         """What else is to be seen in it, as a sentence."""
         return ""
 
@@ -84,7 +84,7 @@ class KernelTask(Task):
         is_first_to_fail = verdict.picture is None
         try:
             reply = box.ask("run", arguments=list(inputs.values()), shape_arguments=self.shape_arguments(v, inputs),
-                            launch=self.launch(v, inputs), options=self.options(v, inputs),
+                            launch=self.blocks_and_threads(v, inputs), options=self.emulator_options(v, inputs),
                             picture=is_first_to_fail)  # fmt: skip
         except sandbox.Failed as failed:
             trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why_failed(failed)}.", failed.kind)
@@ -109,7 +109,9 @@ class KernelTask(Task):
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
         if errors:
             mistake = self.mistake_of_finding(v, trial, errors[0])
-            message = f"{self.call(inputs)}: {errors[0]['message']} {self.about_finding(v, trial, errors[0])}".rstrip()
+            message = (
+                f"{self.call(inputs)}: {errors[0]['message']} {self.explain_finding(v, trial, errors[0])}".rstrip()
+            )
             trial.miss = Miss(message, mistake, picture=reply["picture"], is_explained=True,
                               values_matter=errors[0]["kind"] in ("outside", "python", "endless"))  # fmt: skip
             return
@@ -118,13 +120,13 @@ class KernelTask(Task):
         if changed:
             trial.miss = Miss(f"{self.call(inputs)} wrote into its input {changed[0]}.", "mutates-input")
 
-    def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
-        super()._answer(verdict, v, tried, first)
+    def _fill_in_failure(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
+        super()._fill_in_failure(verdict, v, tried, first)
         if first.ran and first.miss.numbers and "atomic" not in verdict.message:  # it is about what was counted
             verdict.message += atomics_in_words(first.ran)
 
-    def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
-        miss = super().wrong(v, trial)
+    def find_wrong_output(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
+        miss = super().find_wrong_output(v, trial)
         if miss and trial.ran.counts["atomics"] and "was never written" in miss.message:
             miss.message += " An atomic changes what is there, and nothing had been put there before."
             miss.is_explained = True

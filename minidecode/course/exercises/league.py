@@ -87,7 +87,7 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
             f"exercise {exercise.number} has no kernel whose accesses are counted: the league has {kernels}"
         )
     held = skeleton.seed_in_source(submission.source, exercise.number)
-    v = task.draw(league)
+    v = task.draw_variation(league)
     try:
         source = skeleton.replace_variation(submission.source, exercise.number, league, task.constants(v))
     except ValueError:
@@ -102,9 +102,9 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
     if not verdict.ok:
         return verdict, None
     rng = np.random.default_rng(fresh)
-    trials = [Trial(case) for case in task.cases(v, task.rng(league))]
-    disguised = [Trial(task.disguised(v, t.inputs, rng), is_hidden=True) for t in trials]
-    others = [Trial(case, is_hidden=True) for case in task.cases(v, task.rng(league, fresh))]
+    trials = [Trial(case) for case in task.cases(v, task.make_rng(league))]
+    disguised = [Trial(task.disguise_inputs(v, t.inputs, rng), is_hidden=True) for t in trials]
+    others = [Trial(case, is_hidden=True) for case in task.cases(v, task.make_rng(league, fresh))]
     verdict = task.judge(replace(submission, source=source), league, v, [*trials, *disguised, *others])
     if not verdict.ok:
         verdict.message = f"With the constants of league {league}: {verdict.message}"

@@ -30,7 +30,7 @@ class PredictionTask(Task):
     def cases(self, v, rng):
         return []
 
-    def expected(self, v: SimpleNamespace, mistake: str | None = None) -> dict[str, Any]:
+    def expected_outputs(self, v: SimpleNamespace, mistake: str | None = None) -> dict[str, Any]:
         """Each answer, computed or measured; with one of `known`, what that mistake makes of it."""
         raise NotImplementedError
 
@@ -38,12 +38,12 @@ class PredictionTask(Task):
         """How the numbers come about: told when the answer is revealed."""
         return ""
 
-    def draw(self, seed: int) -> SimpleNamespace:
+    def draw_variation(self, seed: int) -> SimpleNamespace:
         """A variation on which no known mistake lies within the tolerance, nor near its edge."""
         rng = np.random.default_rng([self.number, seed])
         for _ in range(2000):
             v = self._drawn_variation(rng)
-            right, far = self.expected(v), 1 + 1.5 * (self.within - 1)
+            right, far = self.expected_outputs(v), 1 + 1.5 * (self.within - 1)
             if all(
                 max(factor_between(theirs[n], right[n]) for n in self.answers) > far
                 for theirs in self._mistaken_predictions(v)
@@ -56,16 +56,16 @@ class PredictionTask(Task):
         predictions = []
         for mistake in self.known:
             with contextlib.suppress(NotImplementedError):
-                predictions.append(self.expected(v, mistake))
+                predictions.append(self.expected_outputs(v, mistake))
         return predictions
 
     def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
         """seal: writes the prediction down; gives what was sealed of this variation before, None if nothing."""
-        v = self.draw(seed)
-        verdict = Verdict(self.number, seed, False, "", notes=self._changed(submission, v))
+        v = self.draw_variation(seed)
+        verdict = Verdict(self.number, seed, False, "", notes=self._changed_constants(submission, v))
         try:
             values = self._read(submission, verdict)
-            for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation
+            for name, due in self.expected_outputs(v).items():  # before it is sealed: a slip costs no variation
                 if slip := why_no_answer(values[name], due):
                     raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where {slip}.")
         except (Refused, sandbox.Failed) as failed:
@@ -104,7 +104,7 @@ class PredictionTask(Task):
         return values
 
     def _judge(self, verdict: Verdict, v: SimpleNamespace, values: dict[str, Any]) -> None:
-        right = self.expected(v)
+        right = self.expected_outputs(v)
         factors = {name: factor_between(values[name], right[name]) for name in self.answers}
         limit = self.within + 1e-9
         finite = {n: f if f < float("inf") else None for n, f in factors.items()}  # JSON has no infinity
@@ -123,15 +123,15 @@ class PredictionTask(Task):
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
         else:
-            mistakes = self._all_forgotten(v, values, right)
+            mistakes = self._find_common_mistake(v, values, right)
             verdict.mistake = next(iter(mistakes), None)
             verdict.message += f"\n{self._mistakes_text(mistakes, v, values, right)}"
         if why := self.explain(v):
             verdict.message += f"\n{why}"
 
-    def _all_forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> dict[str, str]:
+    def _find_common_mistake(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> dict[str, str]:
         """Known mistakes behind wrong answers, the first the one that counts -> the answer in which it shows."""
-        mistake = self._forgotten(v, values, right)
+        mistake = self._name_mistake(v, values, right)
         return {mistake: "Your prediction"} if mistake else {}
 
     def _mistakes_text(self, mistakes: dict[str, str], v: SimpleNamespace, values: dict[str, Any], right) -> str:
@@ -139,11 +139,11 @@ class PredictionTask(Task):
         lines = [f'{where} is what "{m.replace("-", " ")}" gives: {self.known[m]}.' for m, where in mistakes.items()]
         return "\n".join(lines) or "It is none of the mistakes that this exercise knows by name."
 
-    def _forgotten(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
+    def _name_mistake(self, v: SimpleNamespace, values: dict[str, Any], right: dict[str, Any]) -> str | None:
         near = 1.01 if self.within > 1 else 1.0
         fits = []
         for mistake in self.known:
-            theirs = self.expected(v, mistake)
+            theirs = self.expected_outputs(v, mistake)
             differs = any(factor_between(theirs[n], right[n]) > self.within for n in self.answers)
             if differs and all(factor_between(values[n], theirs[n]) <= near + 1e-9 for n in self.answers):
                 fits.append((max(factor_between(values[n], theirs[n]) for n in self.answers), mistake))

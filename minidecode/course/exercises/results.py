@@ -19,13 +19,13 @@ def as_tuple(result: Any) -> tuple:
 
 def are_same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
     """Whether outputs are equal up to the bound: one for all, or a tuple of one for each."""
-    if different_kind((), got, want):
+    if find_fault_of_kind((), got, want):
         return False
     bounds = _bound_for_each(want, bound)
     return all(_are_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
 
 
-def integers_told_by(outputs: Sequence) -> int:
+def count_integers_of_same_information(outputs: Sequence) -> int:
     """How many integers tell as much as these."""
     integers = 0
     for array in map(np.asarray, outputs):
@@ -47,7 +47,7 @@ def _are_near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
         return (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
 
 
-def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place: int = 0) -> Miss | None:
+def find_fault_of_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place: int = 0) -> Miss | None:
     """A mistake in the number, types or shapes of the outputs; else None. in_place: how many are not returned."""
     if len(got) != len(want):
         due = len(want) - in_place
@@ -83,6 +83,6 @@ def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound:
     return "The output is wrong."
 
 
-def unwritten(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+def make_unwritten_array(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     """An output before any write; what stays so is reported."""
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else POISON, dtype)

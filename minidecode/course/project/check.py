@@ -34,13 +34,13 @@ def verdict_on_stage(stage: Stage, kit: Kit) -> dict[str, Any]:
     """The result of one stage: passed, not begun, or the mistake."""
     name, began = kit.engine.path.name, time.perf_counter()
     try:
-        names = kit.engine.names
+        names = kit.engine.function_names
     except EngineError as error:
         return stage_result(stage, "wrong", f"{name} cannot be run: {error}")
     if missing := [function for function in stage.functions if function not in names]:
         return stage_result(stage, "missing", f"there is no {' and no '.join(missing)} in {name}")
     try:
-        kit.begin(stage.number)
+        kit.begin_stage(stage.number)
         stage.check(kit)
     except (Miss, Refused) as miss:
         return stage_result(stage, "wrong", getattr(miss, "message", str(miss)))

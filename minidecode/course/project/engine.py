@@ -113,14 +113,14 @@ class Engine:
             box.close()
         self._boxes, self._loaders = [], {}
 
-    def fresh(self) -> None:
+    def end_processes(self) -> None:
         """Ends the processes in which something may be kept."""
         for box in self._boxes:
             box.close()
         self._boxes, self._models = [], {}
 
     @property
-    def names(self) -> list[str]:
+    def function_names(self) -> list[str]:
         return self._ask(self._loader(self.folder), "names")["names"]
 
     # Where the checkpoint is
@@ -128,20 +128,20 @@ class Engine:
     def load(self, folder: Path | None = None) -> Model:
         """The model in a folder; that of the checkpoint is loaded once."""
         if folder is not None:
-            return self._made(folder.resolve(), "load", str(folder.resolve()))
+            return self._make_model(folder.resolve(), "load", str(folder.resolve()))
         if self._model is None:
-            self._model = self._made(self.folder, "load", str(self.folder))
+            self._model = self._make_model(self.folder, "load", str(self.folder))
         return self._model
 
     def of_model(self, function: str, *args: Any) -> Model:
         """Another model, such as an int8 one, made where the numbers are."""
-        return self._made(self.folder, function, {"kept": self.load().plain}, *args)
+        return self._make_model(self.folder, function, {"kept": self.load().plain}, *args)
 
-    def plainly(self, function: str, model: Model, *args: Any) -> Any:
+    def call_plainly(self, function: str, model: Model, *args: Any) -> Any:
         """A function's result where the numbers are: nothing is counted."""
         return self._use(self._loader(self.folder), function, [{"kept": model.plain}, *args], [])
 
-    def _made(self, folder: Path, function: str, *args: Any) -> Model:
+    def _make_model(self, folder: Path, function: str, *args: Any) -> Model:
         box = self._loader(folder)
         number = self._use(box, function, list(args), [None])["kept"]
         reply = self._ask(box, "dump", number=number, small=SMALL)
@@ -160,27 +160,27 @@ class Engine:
     def call(self, function: str, *args: Any, kept: tuple[int | None, ...] = (), **named: str) -> Any:
         """A function's result. Caches come as Kept; named: functions of the engine, by their names."""
         caches = [a for a in args if isinstance(a, Kept)]
-        box = caches[0].box if caches else self._box()
-        given = [self._given(box, a) for a in args]
+        box = caches[0].box if caches else self._compute_box()
+        given = [self._send_argument(box, a) for a in args]
         return self._use(box, function, given, list(kept), {k: {"function": n} for k, n in named.items()})
 
-    def weighed(self, cache: Kept) -> Weighed:
+    def dump_cache(self, cache: Kept) -> Weighed:
         reply = self._ask(cache.box, "dump", number=cache.number, small=0)
         return Weighed(reply["stream"], reply["arrays"], reply["seen"])
 
-    def elsewhere(self, cache: Weighed) -> Kept:
+    def move_to_new_process(self, cache: Weighed) -> Kept:
         """The cache in a process that has nothing else."""
         self._boxes.append(self._started(None))
         box = self._boxes[-1]
         arrays = cache.arrays or [np.empty(0, np.uint8)]
         return Kept(box, self._ask(box, "take", stream=cache.stream, arrays=arrays, first=0)["number"])
 
-    def _box(self) -> sandbox.Sandbox:
+    def _compute_box(self) -> sandbox.Sandbox:
         if not self._boxes or not self._boxes[0].is_alive:
             self._boxes[:1] = [self._started(None)]
         return self._boxes[0]
 
-    def _given(self, box: sandbox.Sandbox, value: Any) -> Any:
+    def _send_argument(self, box: sandbox.Sandbox, value: Any) -> Any:
         if isinstance(value, Ask):
             return {"ask": value.name}
         if isinstance(value, Kept):

@@ -57,9 +57,9 @@ class Kit:
     _known: dict[tuple, np.ndarray] = field(default_factory=dict)  # shared by the engines of a class
     _row: int = 0
 
-    def begin(self, stage: int) -> None:
+    def begin_stage(self, stage: int) -> None:
         """Begins a stage with a fresh engine and new prompts."""
-        self.engine.fresh()
+        self.engine.end_processes()
         self.numbers, self._row = {}, 0
         self.rng = np.random.default_rng([stage, self.seed])
         self.__dict__.pop("prompts", None)
@@ -92,11 +92,11 @@ class Kit:
     def _is_clear(self, ids: list[int]) -> bool:
         beams = [(0.0, list[int]())]
         for _ in range(COUNT):
-            totals = totals_of(self, ids, beams)
+            totals = scores_of_continuations(self, ids, beams)
             if np.diff(np.sort(totals)[-WIDTH - 1 :]).min() < CLEAR:
                 return False
             beams = best_beams(totals, beams)
-        return margin_of(self, ids) >= CLEAR
+        return least_margin(self, ids) >= CLEAR
 
     def logits(self, ids: list[int], model: Any = None) -> np.ndarray:
         """Ours, of each position; each is computed once."""
@@ -105,7 +105,7 @@ class Kit:
             self._known[key] = (model or self.oracle).logits([ids])[0]
         return self._known[key]
 
-    def spent(self, function: str, *args: Any, **named: Any) -> tuple[Any, int]:
+    def call_and_count(self, function: str, *args: Any, **named: Any) -> tuple[Any, int]:
         """(its result, the multiply-adds with weights that it asked the judge for)."""
         self.engine.weights.take_counts()
         result = self.call(function, *args, **named)
@@ -113,11 +113,11 @@ class Kit:
         return result, spent
 
     @property
-    def row(self) -> int:
+    def work_of_row(self) -> int:
         """Multiply-adds of one row through all layers and the output matrix."""
         if not self._row:
-            _, spent = self.spent("forward", self.model, self.prompts[0][:1])
-            self.at_least("forward", spent, 1, 1)
+            _, spent = self.call_and_count("forward", self.model, self.prompts[0][:1])
+            self.check_least_work("forward", spent, 1, 1)
             config = json.loads((self.engine.folder / "config.json").read_text("utf-8"))
             width, inner = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
             most = int(SLACK * (config["n_layer"] * (4 * width + 2 * inner) + config["vocab_size"]) * width)
@@ -126,7 +126,7 @@ class Kit:
             self._row = spent
         return self._row
 
-    def at_least(self, name: str, spent: int, rows: int, logits: int) -> None:
+    def check_least_work(self, name: str, spent: int, rows: int, logits: int) -> None:
         """Raises Miss if fewer multiply-adds are counted than this many rows through the layers, and logits, take.
 
         Or where more of the model's numbers are taken out than the embeddings of this many rows.
@@ -146,19 +146,19 @@ class Kit:
                 " embeddings; all else is multiplied as it is"
             )
 
-    def rows(self, spent: int) -> float:
-        return spent / self.row
+    def rows_for_work(self, spent: int) -> float:
+        return spent / self.work_of_row
 
-    def shape(self, name: str, value: Any, wanted: tuple[int, ...]) -> np.ndarray:
+    def check_shape(self, name: str, value: Any, wanted: tuple[int, ...]) -> np.ndarray:
         """The value as an array. Raises Miss on another shape."""
         array = np.asarray(value)
         if array.shape != wanted or array.dtype.kind not in "biuf":
             raise Miss(f"{name} gives an array of shape {array.shape}, and {wanted} is wanted")
         return array
 
-    def same(self, name: str, logits: Any, wanted: np.ndarray, hint: str = "") -> None:
+    def check_logits(self, name: str, logits: Any, wanted: np.ndarray, hint: str = "") -> None:
         """Raises Miss where logits differ."""
-        logits = self.shape(name, logits, wanted.shape)
+        logits = self.check_shape(name, logits, wanted.shape)
         apart = np.abs(logits - wanted)
         if not (apart <= CLOSE).all():
             worst = np.unravel_index(np.nanargmax(np.where(np.isnan(apart), np.inf, apart)), apart.shape)
@@ -183,25 +183,25 @@ def check_forward(kit: Kit) -> None:
     ids = kit.prompts[0]
     check_load(kit, ids)
     wanted = kit.logits(ids)
-    logits, spent = kit.spent("forward", kit.model, ids)
-    logits = kit.shape("forward", logits, wanted.shape)
+    logits, spent = kit.call_and_count("forward", kit.model, ids)
+    logits = kit.check_shape("forward", logits, wanted.shape)
     if np.abs(logits[0] - wanted[0]).max() <= CLOSE < np.abs(logits - wanted).max():
         first = int(np.argmax(np.abs(logits - wanted).max(1) > CLOSE))
         hint = (
             f"Row 0 is right, and row {first} is the first that is not: positions, the causal mask, or what is divided"
             " by sqrt(K), concern the rows behind the first."
         )
-        kit.same("forward", logits, wanted, hint)
-    alone = kit.shape("forward", kit.call("forward", kit.model, ids[:1]), wanted[:1].shape)
+        kit.check_logits("forward", logits, wanted, hint)
+    alone = kit.check_shape("forward", kit.call("forward", kit.model, ids[:1]), wanted[:1].shape)
     if np.abs(alone - wanted[:1]).max() <= CLOSE < np.abs(logits[:1] - wanted[:1]).max():
         raise Miss("forward: row 0 changes with the tokens behind it. The causal mask is missing: row t sees 0 to t.")
     hint = "Norm, GELU (the tanh form), heads, or a tensor of LAYOUT.txt: compare the layers one by one."
-    kit.same("forward", logits, wanted, hint)
-    kit.at_least("forward", spent, len(ids), len(ids))
-    other, spent = kit.spent("forward", kit.model, kit.prompts[1])
-    kit.same("forward", other, kit.logits(kit.prompts[1]))
-    kit.at_least("forward", spent, len(kit.prompts[1]), len(kit.prompts[1]))
-    kit.numbers["multiply-adds of one row"] = kit.row
+    kit.check_logits("forward", logits, wanted, hint)
+    kit.check_least_work("forward", spent, len(ids), len(ids))
+    other, spent = kit.call_and_count("forward", kit.model, kit.prompts[1])
+    kit.check_logits("forward", other, kit.logits(kit.prompts[1]))
+    kit.check_least_work("forward", spent, len(kit.prompts[1]), len(kit.prompts[1]))
+    kit.numbers["multiply-adds of one row"] = kit.work_of_row
 
 
 def check_load(kit: Kit, ids: list[int]) -> None:
@@ -221,11 +221,11 @@ def check_load(kit: Kit, ids: list[int]) -> None:
     wanted = kit.logits(ids)
     if np.shape(logits) == wanted.shape and np.abs(logits - wanted).max() <= CLOSE:
         raise Miss("load gives the same model for another checkpoint: it is to read the folder that it is given")
-    logits = kit.shape("forward", logits, wanted.shape)
+    logits = kit.check_shape("forward", logits, wanted.shape)
     if (
         np.abs(np.roll(logits, -1, axis=1) - wanted).max()
         > CLOSE
-        >= np.abs(kit.shape("forward", kit.call("forward", kit.model, ids), wanted.shape) - wanted).max()
+        >= np.abs(kit.check_shape("forward", kit.call("forward", kit.model, ids), wanted.shape) - wanted).max()
     ):
         raise Miss("forward is right, but not for a copy of the checkpoint in which all ids are one higher: load is to"
                    " read everything in the folder that it is given")  # fmt: skip
@@ -236,23 +236,23 @@ def check_load(kit: Kit, ids: list[int]) -> None:
 
 def check_greedy(kit: Kit) -> None:
     for ids in (*kit.prompts, kit.ids(TEXT)):
-        wanted = greedy_of(kit, ids)
-        ids_made, spent = kit.spent("greedy", kit.model, list(ids), COUNT)
+        wanted = greedy_continuation(kit, ids)
+        ids_made, spent = kit.call_and_count("greedy", kit.model, list(ids), COUNT)
         check_tokens("greedy", ids_made, wanted)
-        kit.numbers["rows through the layers"] = round(kit.rows(spent))
+        kit.numbers["rows through the layers"] = round(kit.rows_for_work(spent))
     kit.numbers["text"] = kit.oracle.tokenizer.decode(wanted)
 
 
-def greedy_of(kit: Kit, ids: list[int], model: Any = None) -> list[int]:
+def greedy_continuation(kit: Kit, ids: list[int], model: Any = None) -> list[int]:
     ids = list(ids)
     for _ in range(COUNT):
         ids.append(int(kit.logits(ids, model)[-1].argmax()))
     return ids[-COUNT:]
 
 
-def margin_of(kit: Kit, ids: list[int], model: Any = None) -> float:
+def least_margin(kit: Kit, ids: list[int], model: Any = None) -> float:
     """The least distance of one of the likeliest tokens to the next."""
-    said = greedy_of(kit, ids, model=model)
+    said = greedy_continuation(kit, ids, model=model)
     best = np.sort(kit.logits([*ids, *said[:-1]], model)[-COUNT:], axis=1)
     return float((best[:, -1] - best[:, -2]).min())
 
@@ -270,11 +270,13 @@ def check_cache(kit: Kit) -> None:
     for ids in kit.prompts:
         said = [int(i) for i in kit.rng.integers(0, kit.oracle.config.vocab_size, COUNT)]  # what no engine can foresee
         wanted = kit.logits([*ids, *said])
-        (logits, cache), spent = kit.spent("prefill", kit.model, ids, kept=(1,))
-        kit.same("prefill", logits, wanted[len(ids) - 1])
-        if kit.rows(spent) > SLACK * len(ids):
-            raise Miss(f"prefill sends {kit.rows(spent):.1f} rows through the layers, and the prompt has {len(ids)}")
-        kit.at_least("prefill", spent, len(ids), 1)
+        (logits, cache), spent = kit.call_and_count("prefill", kit.model, ids, kept=(1,))
+        kit.check_logits("prefill", logits, wanted[len(ids) - 1])
+        if kit.rows_for_work(spent) > SLACK * len(ids):
+            raise Miss(
+                f"prefill sends {kit.rows_for_work(spent):.1f} rows through the layers, and the prompt has {len(ids)}"
+            )
+        kit.check_least_work("prefill", spent, len(ids), 1)
         for k, token in enumerate(said):
             if k == COUNT - 2:  # the last two steps know nothing but the cache
                 positions = len(ids) + k
@@ -283,11 +285,11 @@ def check_cache(kit: Kit) -> None:
             later = "The first step was right: each step must keep its token for the next one, and count positions on."
             check_one_step(kit, "step", cache, [token], wanted[len(ids) + k][None], later if k else hint)
     ids = kit.prompts[0]
-    ids_made, spent = kit.spent("generate", kit.model, ids, COUNT)
-    check_tokens("generate", ids_made, greedy_of(kit, ids))
-    if kit.rows(spent) > SLACK * (len(ids) + COUNT):
+    ids_made, spent = kit.call_and_count("generate", kit.model, ids, COUNT)
+    check_tokens("generate", ids_made, greedy_continuation(kit, ids))
+    if kit.rows_for_work(spent) > SLACK * (len(ids) + COUNT):
         raise Miss(
-            f"generate sends {kit.rows(spent):.1f} rows through the layers for a prompt of {len(ids)} and"
+            f"generate sends {kit.rows_for_work(spent):.1f} rows through the layers for a prompt of {len(ids)} and"
             f" {COUNT} tokens: begin with prefill, then a step for each token"
         )
 
@@ -300,16 +302,17 @@ def check_one_step(
 
     most: for each of them; told: what is said of more.
     """
-    logits, spent = kit.spent("step", model or kit.model, cache, tokens)
-    if kit.rows(spent) > SLACK * most * len(tokens):
+    logits, spent = kit.call_and_count("step", model or kit.model, cache, tokens)
+    if kit.rows_for_work(spent) > SLACK * most * len(tokens):
         message = message or (
-            f"step sends {kit.rows(spent):.1f} rows through the layers, and {len(tokens)} are new: the others' keys and"
+            f"step sends {kit.rows_for_work(spent):.1f} rows through the layers, and {len(tokens)} are"
+            " new: the others' keys and"
             " values are in the cache"
         )
-        raise Miss(message.format(rows=kit.rows(spent)).replace("1 are new", "one is new"))
-    kit.same(name, logits, wanted, hint)
+        raise Miss(message.format(rows=kit.rows_for_work(spent)).replace("1 are new", "one is new"))
+    kit.check_logits(name, logits, wanted, hint)
     if model is None:
-        kit.at_least(name, spent, len(tokens), len(tokens))
+        kit.check_least_work(name, spent, len(tokens), len(tokens))
 
 
 def bytes_per_position(kit: Kit, groups: int | None = None) -> int:
@@ -321,9 +324,9 @@ def bytes_per_position(kit: Kit, groups: int | None = None) -> int:
 
 def move_cache(kit: Kit, name: str, cache: Kept, most: int, hint: str = "") -> Kept:
     """The cache in a process that knows nothing else. Raises Miss where it takes more bytes than are enough."""
-    weighed = kit.engine.weighed(cache)
+    weighed = kit.engine.dump_cache(cache)
     check_at_most(kit, name, weighed.nbytes, most, f"{hint} {why_too_many_bytes(weighed)}".strip())
-    return kit.engine.elsewhere(weighed)
+    return kit.engine.move_to_new_process(weighed)
 
 
 def why_too_many_bytes(cache: Weighed) -> str:
@@ -346,18 +349,18 @@ def check_at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> 
 
 def check_beams(kit: Kit) -> None:
     for ids in kit.prompts:
-        beams, spent = kit.spent("beam_search", kit.model, ids, COUNT, WIDTH)
+        beams, spent = kit.call_and_count("beam_search", kit.model, ids, COUNT, WIDTH)
         compare_beams(kit, "beam_search", beams, ids)
-        rows, most = kit.rows(spent), len(ids) + WIDTH * (COUNT - 1)
+        rows, most = kit.rows_for_work(spent), len(ids) + WIDTH * (COUNT - 1)
         kit.numbers["rows through the layers"] = round(rows)
         if rows > SLACK * most:
             raise Miss(f"beam_search sends {rows:.0f} rows through the layers, and {most} are enough: the prompt once,"
                        f" then {WIDTH} rows a step")  # fmt: skip
-        kit.at_least("beam_search", spent, most, 1 + WIDTH * (COUNT - 1))
+        kit.check_least_work("beam_search", spent, most, 1 + WIDTH * (COUNT - 1))
 
 
 def compare_beams(kit: Kit, name: str, beams: Any, ids: list[int]) -> None:
-    wanted = beams_of(kit, ids)
+    wanted = beams_by_forward(kit, ids)
     beams = [(float(score), [int(i) for i in row]) for score, row in beams]
     if len(beams) != len(wanted):
         raise Miss(f"{name} gives {len(beams)} texts, and {len(wanted)} beams were asked for")
@@ -375,15 +378,15 @@ def compare_beams(kit: Kit, name: str, beams: Any, ids: list[int]) -> None:
             )
 
 
-def beams_of(kit: Kit, ids: list[int]) -> list[tuple[float, list[int]]]:
+def beams_by_forward(kit: Kit, ids: list[int]) -> list[tuple[float, list[int]]]:
     """Ours: of all continuations the best, each beam's logits from a forward pass of its own."""
     beams = [(0.0, list[int]())]
     for _ in range(COUNT):
-        beams = best_beams(totals_of(kit, ids, beams), beams)
+        beams = best_beams(scores_of_continuations(kit, ids, beams), beams)
     return beams
 
 
-def totals_of(kit: Kit, ids: list[int], beams: list[tuple[float, list[int]]]) -> np.ndarray:
+def scores_of_continuations(kit: Kit, ids: list[int], beams: list[tuple[float, list[int]]]) -> np.ndarray:
     return np.concatenate([s + log_softmax(kit.logits([*ids, *said])[-1]) for s, said in beams])
 
 
@@ -464,7 +467,7 @@ def check_ngrams(kit: Kit) -> None:
                     wanted[r, row[start + n - 1]] = -np.inf
         with error_with_input(f"rows = {rows}, n = {n}"):
             banned = kit.call("ban_ngrams", scores.copy(), [list(row) for row in rows], n)
-        banned = kit.shape("ban_ngrams", banned, wanted.shape)
+        banned = kit.check_shape("ban_ngrams", banned, wanted.shape)
         if not np.array_equal(banned, wanted):
             r, v = np.argwhere((banned != wanted) & ~(np.isnan(banned) & np.isnan(wanted)))[0]
             verb = (
@@ -486,7 +489,7 @@ def check_top_p(kit: Kit) -> None:
     cases.append((np.array([0.0, 1.0, 1.0, 0.0]), 0.6, 0.6))
     exact = [(np.zeros(4), 1.0, u) for u in (0.0, 0.25, 0.5, 0.75)]  # all numbers are exact in binary
     for logits, p, u in cases + exact:
-        wanted, margin = top_p_of(logits, p, u)
+        wanted, margin = sample_top_p(logits, p, u)
         with error_with_input(f"{len(logits)} logits, p = {p:.3g}, u = {u:.3g}"):
             token = int(kit.call("top_p", logits.copy(), p, u))
         if token != wanted and (margin > 1e-6 or (logits == 0).all()):
@@ -497,7 +500,7 @@ def check_top_p(kit: Kit) -> None:
             )
 
 
-def top_p_of(logits: np.ndarray, p: float, u: float) -> tuple[int, float]:
+def sample_top_p(logits: np.ndarray, p: float, u: float) -> tuple[int, float]:
     """(the token, how near its decision is to another)."""
     probability = np.exp(log_softmax(logits))
     order = np.argsort(-probability, kind="stable")
@@ -513,13 +516,17 @@ def top_p_of(logits: np.ndarray, p: float, u: float) -> tuple[int, float]:
 
 def check_groups(kit: Kit) -> None:
     ours = grouped_oracle()
-    kit.prompts.sort(key=lambda ids: margin_of(kit, ids, ours), reverse=True)  # the one whose best tokens are clearest
+    kit.prompts.sort(
+        key=lambda ids: least_margin(kit, ids, ours), reverse=True
+    )  # the one whose best tokens are clearest
     ids, model = kit.prompts[0], kit.engine.of_model("group_heads", GROUPS)
     hint = (
         f"The mean is over runs of {kit.oracle.config.n_head // GROUPS} neighbouring heads, of weights and of biases."
     )
-    kit.same("forward of group_heads", kit.call("forward", model, ids), kit.logits(ids, ours), hint)
-    check_tokens("generate of group_heads", kit.call("generate", model, ids, COUNT), greedy_of(kit, ids, model=ours))
+    kit.check_logits("forward of group_heads", kit.call("forward", model, ids), kit.logits(ids, ours), hint)
+    check_tokens(
+        "generate of group_heads", kit.call("generate", model, ids, COUNT), greedy_continuation(kit, ids, model=ours)
+    )
     _, cache = kit.call("prefill", model, ids, kept=(1,))
     hint = f"It must hold {GROUPS} heads of each position."
     said = kit.rng.integers(0, kit.oracle.config.vocab_size, 1).tolist()
@@ -536,8 +543,8 @@ def check_groups(kit: Kit) -> None:
 
 def check_unchanged(kit: Kit, ids: list[int]) -> None:
     """Raises Miss where a function of models has changed the one that it was given."""
-    logits = kit.engine.plainly("forward", kit.model, ids)
-    kit.same("forward of the model as it was", logits, kit.logits(ids), "It was changed.")
+    logits = kit.engine.call_plainly("forward", kit.model, ids)
+    kit.check_logits("forward of the model as it was", logits, kit.logits(ids), "It was changed.")
 
 
 def has_begun(call: Callable[[], Any]) -> bool:
@@ -570,8 +577,8 @@ def check_el(kit: Kit) -> None:
     wanted = kit.logits([*ids, *said])
     logits, cache = kit.call("prefill_el", kit.model, ids, kept=(1,))
     config = kit.oracle.config
-    most = 1 + config.n_layer * 2 * config.n_embd**2 / kit.row  # the new row's key and value may be made
-    kit.same("prefill_el", logits, wanted[len(ids) - 1])
+    most = 1 + config.n_layer * 2 * config.n_embd**2 / kit.work_of_row  # the new row's key and value may be made
+    kit.check_logits("prefill_el", logits, wanted[len(ids) - 1])
     costly = (
         "step with hidden states costs as much as {rows:.1f} rows: do not make keys and values of all positions; move"
         " the query through the key's weights, (q Wk) h, and mix hidden states before Wv"
@@ -613,13 +620,13 @@ def check_hars(kit: Kit) -> None:
             if np.ndim(ids) == 1 and np.size(ids) < count:
                 raise Miss(f"hars: {asked}: it gives {np.size(ids)}: those equal to the threshold stay, and the"
                            " threshold is the count-th best of the groups' maxima")  # fmt: skip
-            ids = kit.shape("hars (ids)", ids, (count,))
+            ids = kit.check_shape("hars (ids)", ids, (count,))
             if ids.tolist() != wanted.tolist():
                 raise Miss(
                     f"hars: {asked}: the ids are {ids.tolist()},"
                     f" and should be {wanted.tolist()} (equal scores by id; those equal to the threshold stay)"
                 )
-            if not np.array_equal(kit.shape("hars (scores)", best, (count,)), scores[wanted]):
+            if not np.array_equal(kit.check_shape("hars (scores)", best, (count,)), scores[wanted]):
                 raise Miss("hars: the ids are right, and the scores are not theirs")
             total = sum(len(numbers) for numbers in sorts)
             if groups >= 16 and len(np.unique(scores)) > 900 and total > len(scores) // 2:
@@ -670,7 +677,7 @@ def check_int8(kit: Kit) -> None:
             "Keep int8 numbers and the scales; cast one matrix at a time, in the product.")  # fmt: skip
     wanted, numbers = (
         kit.logits(ids),
-        kit.shape("forward of quantize", kit.call("forward", model, ids), (len(ids), config.vocab_size)),
+        kit.check_shape("forward of quantize", kit.call("forward", model, ids), (len(ids), config.vocab_size)),
     )
     share = float((numbers.argmax(1) == wanted.argmax(1)).mean())
     kit.numbers["same first choice"], kit.numbers["largest difference"] = share, float(np.abs(numbers - wanted).max())
@@ -681,13 +688,13 @@ def check_int8(kit: Kit) -> None:
             " and 95 %"
         )
     for name in ("prefill", "prefill_el"):
-        if name in kit.engine.names and has_begun(lambda name=name: kit.call(name, kit.model, ids, kept=(1,))):
+        if name in kit.engine.function_names and has_begun(lambda name=name: kit.call(name, kit.model, ids, kept=(1,))):
             hint = "It should be what forward gives for the same int8 model: use the scale wherever int8 numbers are."
             logits, cache = kit.call(name, model, ids[:-2], kept=(1,))
-            kit.same(f"{name} of quantize", logits, numbers[-3], hint)
+            kit.check_logits(f"{name} of quantize", logits, numbers[-3], hint)
             for k in (-2, -1):
                 step = kit.call("step", model, cache, [ids[k]])
-                kit.same(f"step after {name} of quantize", step, numbers[k][None], hint)
+                kit.check_logits(f"step after {name} of quantize", step, numbers[k][None], hint)
     check_unchanged(kit, ids)
 
 
@@ -715,7 +722,7 @@ def check_kernel(kit: Kit) -> None:
         if any(not np.array_equal(a, b) for a, b in zip(arrays[:3], (q, k, v), strict=True)):
             raise Miss("attend_kernel writes into q_RK, k_MK or v_MK: nothing but out_RK may be written")
         kit.engine.launched.clear()
-        by_step = kit.shape("attend_step", kit.call("attend_step", q, k, v), wanted.shape)
+        by_step = kit.check_shape("attend_step", kit.call("attend_step", q, k, v), wanted.shape)
         if not (np.abs(by_step - wanted) <= kernel_bound(q, k, v, below)).all():
             raise Miss("attend_kernel is right, and attend_step gives something else: it is to launch the kernel")
         given_back = [array for arrays in kit.engine.launched for array in arrays]

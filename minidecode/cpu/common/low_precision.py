@@ -13,7 +13,7 @@ from .jit import njit
 from .tile import float_of_half
 
 
-def in_bits(array):
+def view_as_bits(array):
     """The array as compiled code takes it: of float16 the bits, everything else as it is."""
     return array.view(np.uint16) if array.dtype == np.float16 else array
 
@@ -44,7 +44,7 @@ def _f32_by_type(number):
 def cast_all(to, stored):
     """The numbers of a block of weights or of a cache: NumPy's own way is slow for float16."""
     if stored.ndim == 2:
-        return _cast(in_bits(stored), to)
+        return _cast(view_as_bits(stored), to)
     for to_XX, stored_XX in zip(to, stored, strict=True):
         cast_all(to_XX, stored_XX)
 

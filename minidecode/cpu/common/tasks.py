@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from .jit import njit
-from .thread_pool import FAILED, schedule
+from .thread_pool import FAILED, queue_and_run_tasks
 
 NUMBER = ir.IntType(64)
 NUMBERS = types.Array(types.int64, 1, "C")
@@ -45,7 +45,7 @@ def in_tasks(**options: Any) -> Callable[[Callable[..., int]], Any]:
         task = njit(**options | {"cache": False, "nogil": True, "no_cpython_wrapper": True})(function)
 
         def queue(tasks, table, *arguments):
-            return schedule(tasks, _address_of(task, arguments), _in_numbers(arguments), table)
+            return queue_and_run_tasks(tasks, _address_of(task, arguments), _pack_in_numbers(arguments), table)
 
         code = function.__code__  # Numba names the file on disk by these, and knows by them that it is stale
         queue.__code__ = queue.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
@@ -57,7 +57,7 @@ def in_tasks(**options: Any) -> Callable[[Callable[..., int]], Any]:
 
 
 @intrinsic
-def _in_numbers(typing_context, arguments):
+def _pack_in_numbers(typing_context, arguments):
     """The structure of these arguments, as an array of whole numbers that lives as long as the call."""
 
     def emit_numbers(context, builder, signature, values):

@@ -65,18 +65,18 @@ def parallel_for(function, tasks, arguments, workers):
     is done. Raises MemoryError if a task does. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that may
     be the BLAS's, whose own threads spin for some 25 ms and would be in the way; or ALL_WORKERS, which wakes all.
     """
-    pool, waited = None if workers == CALLER_ALONE else _pool(), TABLE_IS_TAKEN
+    pool, waited = None if workers == CALLER_ALONE else _shared_pool(), TABLE_IS_TAKEN
     if pool is not None and pool.wake(workers):
         began = time.perf_counter()
         waited = function(tasks, pool.table, *arguments)
         if waited == STALLED:
             waited = pool.wait_for_the_last(arguments)
-        pool.note_wait(waited, time.perf_counter() - began)
+        pool.adapt_to_wait(waited, time.perf_counter() - began)
     if waited == TABLE_IS_TAKEN:
         began = time.perf_counter()
         waited = function(tasks, NO_TABLE, *arguments)
         if pool is not None:
-            pool.note_alone(time.perf_counter() - began)
+            pool.adapt_to_lone_run(time.perf_counter() - began)
     if waited == FAILED:
         raise MemoryError(NO_ROOM)
     graph = CAPTURE.get()
@@ -107,7 +107,7 @@ def launch_all(launches_X, arrays):
     """
     first = 0
     while first < len(launches_X):
-        pool, table, away, patience = _pool(), NO_TABLE, NEVER, NEVER
+        pool, table, away, patience = _shared_pool(), NO_TABLE, NEVER, NEVER
         if pool is not None:
             pool.check()
             if pool.away == 0:
@@ -120,7 +120,7 @@ def launch_all(launches_X, arrays):
             if waited == STALLED:
                 waited = pool.wait_for_the_last(arrays)
             elif waited > patience:
-                pool.note_wait(waited, time.perf_counter() - began)
+                pool.adapt_to_wait(waited, time.perf_counter() - began)
         if waited == FAILED:
             raise MemoryError(NO_ROOM)
         if waited == REFUSED:
@@ -128,21 +128,21 @@ def launch_all(launches_X, arrays):
 
 
 @functools.cache
-def _pool():
+def _shared_pool():
     """None where there is but one thread."""
     threads = worker_threads().number
     if threads == 1:
         return None
     with _starting:
         if not _started:
-            _started.append(ThreadPool(threads - 1, _looks_a_second()))
+            _started.append(ThreadPool(threads - 1, _measure_looks_per_second()))
         return _started[0]
 
 
 _starting, _started = threading.Lock(), []
 
 
-def _looks_a_second(looks=2**12):
+def _measure_looks_per_second(looks=2**12):
     """What a look at an empty table takes differs by processor from half a nanosecond to fifty."""
 
     def seconds() -> float:
@@ -158,7 +158,7 @@ def _forget_pool():
     global _starting
     _starting = threading.Lock()
     _started.clear()
-    _pool.cache_clear()
+    _shared_pool.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -174,7 +174,7 @@ class ThreadPool:
         self.looks_a_second = looks_a_second
         self.patience = int(PATIENCE * looks_a_second)
         self.threads, self.away = threads, 0  # how many there are; for how many tasks they stay away
-        self.sleeping = {n: _taken_lock() for n in range(threads)}  # each waits for its lock
+        self.sleeping = {n: _make_taken_lock() for n in range(threads)}  # each waits for its lock
         self.died = ""  # which of them, and why
         self._kept: tuple = ()  # arrays of work that was given up, into which one of them may still write
         self._is_over, self._threads = False, []
@@ -214,7 +214,7 @@ class ThreadPool:
         self.table[ASLEEP] = 0
         self._wake_all()
 
-    def note_wait(self, looks: int, seconds: float) -> None:
+    def adapt_to_wait(self, looks: int, seconds: float) -> None:
         """They stay away after a wait that was long, and most of the work's seconds: other work has the cores.
 
         For as many tasks as could have been done meanwhile.
@@ -222,12 +222,12 @@ class ThreadPool:
         if looks > max(self.patience, 0.6 * seconds * self.looks_a_second):
             self.away = int(looks / self.looks_a_second / TASK_TAKES)
 
-    def note_alone(self, seconds: float) -> None:
+    def adapt_to_lone_run(self, seconds: float) -> None:
         """The caller did a piece of work by itself: it counts as the tasks that it took as long as."""
         self.away = max(0, self.away - max(1, int(seconds / TASK_TAKES)))
 
     def wait_for_the_last(self, arrays: tuple) -> int:
-        """The work stalled with somebody inside: waits on while they live -> what `schedule` returns.
+        """The work stalled with somebody inside: waits on while they live -> what `queue_and_run_tasks` returns.
 
         Raises WorkerError if one has died. The table is given up in any case: its owner has left it half-way.
         """
@@ -273,7 +273,7 @@ class ThreadPool:
             _work(self.table, int(AWAKE * self.looks_a_second))
 
 
-def _taken_lock() -> threading.Lock:
+def _make_taken_lock() -> threading.Lock:
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -284,7 +284,7 @@ def _forget(pool: ThreadPool) -> None:
     with _starting:
         if pool in _started:
             _started.clear()
-            _pool.cache_clear()
+            _shared_pool.cache_clear()
 
 
 def is_running(thread: threading.Thread) -> bool:
@@ -294,7 +294,7 @@ def is_running(thread: threading.Thread) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def schedule(tasks, function, args, table):
+def queue_and_run_tasks(tasks, function, args, table):
     """Queues work, takes tasks of it until none is left, and waits for those who are still inside. No table: alone.
 
     Returns how often it looked for them, TABLE_IS_TAKEN, or what a task returned that was not DONE. No interrupt comes
@@ -387,7 +387,7 @@ def _launch_all(launches_X, first, away, patience, table):
         elif is_shared:
             if load(table, ASLEEP):
                 return first, SLEEPING, away
-            waited = schedule(tasks, function, args, table)
+            waited = queue_and_run_tasks(tasks, function, args, table)
         if waited == TABLE_IS_TAKEN:
             waited = _run_alone(tasks, function, args)
         first += 4 + len(args)

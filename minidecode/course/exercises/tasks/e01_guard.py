@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 from ..kernel_task import KernelTask
-from ..results import unwritten
+from ..results import make_unwritten_array
 
 
 class Task(KernelTask):
@@ -37,17 +37,17 @@ class Task(KernelTask):
         for blocks_down, blocks_across in ((1, 1), (1, 3), (3, 1), (2, 3)):
             rows = blocks_down * v.down - int(rng.integers(v.down // 2, v.down))
             columns = blocks_across * v.across - int(rng.integers(v.across // 2, v.across))
-            cases.append({"out": unwritten((rows, columns), np.int32),
+            cases.append({"out": make_unwritten_array((rows, columns), np.int32),
                           "a": rng.integers(1, 99, (rows, columns)).astype(np.int32)})  # fmt: skip
         full = (2 * v.down, v.across)
-        cases.append({"out": unwritten(full, np.int32), "a": np.ones(full, np.int32)})
+        cases.append({"out": make_unwritten_array(full, np.int32), "a": np.ones(full, np.int32)})
         return cases
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         rows, columns = inputs["a"].shape
         return (-(-columns // v.across), -(-rows // v.down)), (v.across, v.down)
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         a, out = inputs["a"], inputs["out"].copy()
         rows, columns = a.shape
         for y in range(rows):
@@ -63,29 +63,33 @@ class Task(KernelTask):
                     out[y, x] = v.factor * a[y, x]
         return out
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """The one mistake whose guards explain every trial; "less or equal" only where the file compares like that.
 
         "Axes swapped" only where the file says so, too: which index is the first to lie outside tells little.
         """
         if not all(t.ran for t in tried):
             return None
-        wild = [_wild_index(t) for t in tried]
+        wild = [_index_outside(t) for t in tried]
         if _has_changed_places(tried[0].ran.source):
             for guard, reads, writes in itertools.product(
-                (_right_guard, _swapped_guard), (_right_guard, _swapped_guard), (_right_guard, _swapped_guard)
+                (_guard_in_order, _guard_with_swapped_axes),
+                (_guard_in_order, _guard_with_swapped_axes),
+                (_guard_in_order, _guard_with_swapped_axes),
             ):
-                is_any = _swapped_guard in (guard, reads, writes)
-                if is_any and all(self._does(v, guard, reads, writes, *seen) for seen in zip(tried, wild, strict=True)):
+                is_any = _guard_with_swapped_axes in (guard, reads, writes)
+                if is_any and all(
+                    self._fits_swaps(v, guard, reads, writes, *seen) for seen in zip(tried, wild, strict=True)
+                ):
                     return "axes-swapped"
-            return super().recognise(v, tried) if not any(wild) else None
+            return super().recognise_mistake(v, tried) if not any(wild) else None
         fits = {mistake for mistake, guards in GUARDS.items() for guard in guards
-                if all(self._explains(v, guard, t, index) for t, index in zip(tried, wild, strict=True))}  # fmt: skip
+                if all(self._fits_guard(v, guard, t, index) for t, index in zip(tried, wild, strict=True))}  # fmt: skip
         if "less-or-equal" in fits:
-            fits = {"less-or-equal"} if _counts_the_size_in(tried[0].ran.source) else fits - {"less-or-equal"}
-        return fits.pop() if len(fits) == 1 else None if any(wild) else super().recognise(v, tried)
+            fits = {"less-or-equal"} if _lets_size_through(tried[0].ran.source) else fits - {"less-or-equal"}
+        return fits.pop() if len(fits) == 1 else None if any(wild) else super().recognise_mistake(v, tried)
 
-    def _does(self, v, guard, reads, writes, trial, index):
+    def _fits_swaps(self, v, guard, reads, writes, trial, index):
         """Whether a trial did what a kernel does whose guard, reads and writes may each have exchanged their axes."""
         a, (across, down), blocks = trial.inputs["a"], trial.ran.threads[:2], trial.ran.blocks
         out, outside = trial.inputs["out"].copy(), set()
@@ -101,7 +105,7 @@ class Task(KernelTask):
             return index in outside
         return trial.got is not None and np.array_equal(trial.got[0], out)
 
-    def _explains(self, v, guard, trial, index):
+    def _fits_guard(self, v, guard, trial, index):
         """Whether `a[y, x]` behind this guard does what was seen: the wild index, or the output."""
         a, (across, down), blocks = trial.inputs["a"], trial.ran.threads[:2], trial.ran.blocks
         passed = [(y, x) for y in range(blocks[1] * down) for x in range(blocks[0] * across) if guard(y, x, *a.shape)]
@@ -132,11 +136,11 @@ GUARDS = {  # mistake -> what may stand in the place of y < rows and x < columns
 }
 
 
-def _right_guard(y, x):
+def _guard_in_order(y, x):
     return y, x
 
 
-def _swapped_guard(y, x):
+def _guard_with_swapped_axes(y, x):
     return x, y
 
 
@@ -149,15 +153,15 @@ def _has_changed_places(source: str) -> bool:
     axis, sizes, compared, indices = {}, {}, set(), set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assign):
-            for name, value, place in _assigned(node):
-                axis |= {name: of_shape} if (of_shape := _axis_of(value, place)) else {}
-                sizes |= {name: size} if (size := _size_of(value, place)) is not None else {}
+            for name, value, place in _list_assigned_names(node):
+                axis |= {name: of_shape} if (of_shape := _axis_of_thread_index(value, place)) else {}
+                sizes |= {name: size} if (size := _axis_of_size(value, place)) is not None else {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             for one, two in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
                 if isinstance(one, ast.Name) and one.id in axis:
                     sizes_of_pair = {
-                        sizes.get(n.id) if isinstance(n, ast.Name) else _size_of(n, None) for n in ast.walk(two)
+                        sizes.get(n.id) if isinstance(n, ast.Name) else _axis_of_size(n, None) for n in ast.walk(two)
                     }
                     compared |= {(axis[one.id], size) for size in sizes_of_pair - {None}}
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
@@ -165,7 +169,7 @@ def _has_changed_places(source: str) -> bool:
     return compared == {("x", 0), ("y", 1)} or ("x", "y") in indices
 
 
-def _assigned(node: ast.Assign):
+def _list_assigned_names(node: ast.Assign):
     """(name, value, its place in the value, None if it is all of it) of each name that a statement assigns."""
     for target in node.targets:
         if isinstance(target, ast.Name):
@@ -177,7 +181,7 @@ def _assigned(node: ast.Assign):
                     yield name.id, values[k] if values else node.value, None if values else k
 
 
-def _axis_of(value: ast.expr, place: int | None) -> str | None:
+def _axis_of_thread_index(value: ast.expr, place: int | None) -> str | None:
     """ "x" or "y" of what cuda.grid(2) gives at this place, or of what is computed of threadIdx.x and its like."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "grid":
         return "xy"[place] if place in (0, 1) else None
@@ -185,14 +189,14 @@ def _axis_of(value: ast.expr, place: int | None) -> str | None:
     return axes.pop() if len(axes) == 1 else None
 
 
-def _size_of(value: ast.expr, place: int | None) -> int | None:
+def _axis_of_size(value: ast.expr, place: int | None) -> int | None:
     """The axis of `a.shape[0]`, or of a name that `a.shape` is unpacked into."""
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         value, place = value.value, value.slice.value
     return place if isinstance(value, ast.Attribute) and value.attr == "shape" and place in (0, 1) else None
 
 
-def _wild_index(trial) -> tuple[int, int] | None:
+def _index_outside(trial) -> tuple[int, int] | None:
     """The index at which the emulator stopped this trial, if it did."""
     for f in trial.ran.findings:
         if f["kind"] == "outside" and (index := re.search(r"\[(\d+), (\d+)\] lies outside", f["message"])):
@@ -200,7 +204,7 @@ def _wild_index(trial) -> tuple[int, int] | None:
     return None
 
 
-def _counts_the_size_in(source: str) -> bool:
+def _lets_size_through(source: str) -> bool:
     """Whether the file has a comparison that lets the size itself through: `y <= rows`, `if y > rows: return`."""
     compared = [op for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Compare) for op in node.ops]
     return any(isinstance(op, ast.LtE | ast.GtE | ast.Gt) for op in compared)

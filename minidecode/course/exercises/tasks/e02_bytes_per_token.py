@@ -23,7 +23,7 @@ class Task(PredictionTask):
             "positions": rng.choice([3000, 4000, 5000]), "bytes_per_number": rng.choice([1, 4]),
         }  # fmt: skip
 
-    def expected(self, v, mistake=None):
+    def expected_outputs(self, v, mistake=None):
         weights = v.layers * 12 * v.width**2
         output = v.vocabulary * v.width
         cache = v.layers * (1 if mistake == "forgot-values" else 2) * v.positions * v.width

@@ -23,17 +23,17 @@ class Task(PredictionTask):
             "bytes_per_weight": rng.choice([4, 8]),  # with 2, forgotten bytes and operations would cancel
         }  # fmt: skip
 
-    def expected(self, v, mistake=None):
+    def expected_outputs(self, v, mistake=None):
         operations, size = 1 if mistake == "one-operation" else 2, v.bytes_per_weight
         size = {"numbers-for-bytes": 1, "bits-for-bytes": 8 * size}.get(mistake, size)
         batch = v.giga_operations_per_second * size / (operations * v.gigabytes_per_second)
         return {"BATCH": 1 / batch if mistake == "inverted" else batch}
 
-    def _forgotten(self, v, values, right):
+    def _name_mistake(self, v, values, right):
         """Inverted is also the machine alone: bytes in a second over operations in a second."""
         balance = v.giga_operations_per_second / v.gigabytes_per_second
         inverted = right["BATCH"] / balance**2
-        mistake = super()._forgotten(v, values, right)
+        mistake = super()._name_mistake(v, values, right)
         return "inverted" if mistake is None and factor_between(values["BATCH"], inverted) <= 1.01 else mistake
 
     def explain(self, v):

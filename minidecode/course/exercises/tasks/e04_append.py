@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike
+from ..exercise import repeat_first_row
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
@@ -57,11 +57,11 @@ class Task(NumPyTask):
                 keys[layer, row, written], values[layer, row, written] = both[:, : v.k], both[:, v.k :]
             if v.layout == "LMRK":
                 keys, values = (np.ascontiguousarray(a.swapaxes(1, 2)) for a in (keys, values))
-            project = Callback("project", _projection(w_LDX, v.k))
+            project = Callback("project", _make_project(w_LDX, v.k))
             cases.append({"h_LRTD": h_LRTD, "length_R": length_R, "keys": keys, "values": values, "project": project})
         return cases
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake in ("recomputes", "projected-twice"):
             raise NotImplementedError  # told by the rows
         lengths = inputs["length_R"].tolist()
@@ -82,10 +82,10 @@ class Task(NumPyTask):
                     values[place] = value
         return keys, values
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "length_R")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "length_R")}
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         for name, mine, right in zip(self.returns, got, want, strict=True):
             places = np.argwhere((mine != right).any(axis=-1))
             if len(places):
@@ -101,9 +101,12 @@ class Task(NumPyTask):
                 )
         return "The memory is wrong."
 
-    def miss(self, v, trial):
-        rows, fewest = _count_rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
-        if missing := self._never_projected(trial):
+    def find_excess_cost(self, v, trial):
+        rows, fewest = (
+            _count_rows_projected(trial.calls),
+            trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1],
+        )
+        if missing := self._positions_never_projected(trial):
             layer, row = missing[0]
             message = (
                 f"{self.call(trial.inputs)} is right, but never asks `project` for the new position of layer {layer},"
@@ -114,21 +117,21 @@ class Task(NumPyTask):
             return None
         message = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} would do, one for each layer and text."
         numbers = {"rows": rows, "limit": fewest}
-        return Miss(message, self._cause_of_rows(trial), numbers, shows_input=False)
+        return Miss(message, self._name_mistake_by_rows(trial), numbers, shows_input=False)
 
-    def _never_projected(self, trial):
+    def _positions_never_projected(self, trial):
         """(layer, row) of each new position that `project` was not asked for."""
         h_LRTD, length_R = trial.inputs["h_LRTD"], trial.inputs["length_R"]
         asked = {
-            (int(layer), *row) for layer, h_XD in _rows_asked_for(trial.calls) for row in np.asarray(h_XD).tolist()
+            (int(layer), *row) for layer, h_XD in _rows_projected(trial.calls) for row in np.asarray(h_XD).tolist()
         }
         return [(layer, row) for layer, row in np.ndindex(h_LRTD.shape[:2])
                 if (layer, *h_LRTD[layer, row, length_R[row]].tolist()) not in asked]  # fmt: skip
 
-    def _cause_of_rows(self, trial):
+    def _name_mistake_by_rows(self, trial):
         """Names the mistake by what was projected: the new rows alone, once more, or those of earlier steps too."""
         h_LRTD, length_R, asked = trial.inputs["h_LRTD"], trial.inputs["length_R"], set()
-        for layer, h_XD in _rows_asked_for(trial.calls):
+        for layer, h_XD in _rows_projected(trial.calls):
             asked |= {(layer, *row) for row in np.asarray(h_XD).tolist()}
         rows = [(layer, row, at) for layer, row, at in np.ndindex(h_LRTD.shape[:3]) if at <= length_R[row]]
         new = {(place[0], *h_LRTD[place].tolist()) for place in rows if place[2] == length_R[place[1]]}
@@ -138,11 +141,11 @@ class Task(NumPyTask):
     def praise(self, v, tried):
         layers, _, _, _ = tried[-1].inputs["h_LRTD"].shape
         whole = layers * int((tried[-1].inputs["length_R"] + 1).sum())
-        rows = _count_rows(tried[-1].calls)
+        rows = _count_rows_projected(tried[-1].calls)
         return f"The last step projected {rows} rows; from the start it would have been {whole}."
 
 
-def _projection(w_LDX, k):
+def _make_project(w_LDX, k):
     def project(layer, h_XD):
         if np.ndim(h_XD) != 2 or np.shape(h_XD)[1] != w_LDX.shape[1]:
             raise ValueError(f"project takes rows, an array X x {w_LDX.shape[1]}, not the shape {np.shape(h_XD)}")
@@ -154,10 +157,10 @@ def _projection(w_LDX, k):
     return project
 
 
-def _rows_asked_for(calls):
+def _rows_projected(calls):
     """(layer, rows) of each call that `project` takes."""
     return [arguments for _, arguments in calls if len(arguments) == 2 and np.ndim(arguments[1]) == 2]
 
 
-def _count_rows(calls):
-    return sum(len(h_XD) for _, h_XD in _rows_asked_for(calls))
+def _count_rows_projected(calls):
+    return sum(len(h_XD) for _, h_XD in _rows_projected(calls))

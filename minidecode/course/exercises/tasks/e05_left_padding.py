@@ -48,23 +48,25 @@ class Task(NumPyTask):
         def last():
             while True:
                 inputs = draw_inputs(rows, width, 9, steps)
-                if not np.array_equal(self.expected(v, inputs), self.expected(v, inputs, "prompts-by-token")):
+                if not np.array_equal(
+                    self.expected_outputs(v, inputs), self.expected_outputs(v, inputs, "prompts-by-token")
+                ):
                     return inputs
 
         return [*cases, draw_telling_input(self, v, last)]
 
-    def recognise(self, v, tried):
-        recognised = super().recognise(v, tried)
+    def recognise_mistake(self, v, tried):
+        recognised = super().recognise_mistake(v, tried)
         for mistake in self.likewise if recognised is None else ():
-            if self._gives_all(v, tried, lambda t, m=mistake: self.expected(v, t.inputs, m)):
+            if self._matches_all_trials(v, tried, lambda t, m=mistake: self.expected_outputs(v, t.inputs, m)):
                 return self.likewise[mistake]
         return recognised
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         rows = zip(inputs["tokens_RN"].tolist(), inputs["length_R"].tolist(), strict=True)
-        return np.array([self._alone(v, inputs, row, length, mistake) for row, length in rows])
+        return np.array([self._continue_prompt_alone(v, inputs, row, length, mistake) for row, length in rows])
 
-    def _alone(self, v, inputs, row, length, mistake):
+    def _continue_prompt_alone(self, v, inputs, row, length, mistake):
         """What a prompt says by itself; its pads play a part only where a mistake lets them."""
         E_VD, P_XD, O_DV = (inputs[k].tolist() for k in ("E_VD", "P_XD", "O_DV"))
         pads = len(row) - length
@@ -88,7 +90,7 @@ class Task(NumPyTask):
             text = [*text, lines[-1]]
         return lines
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         row, step = np.argwhere(got[0] != want[0])[0].tolist()
         pads = inputs["tokens_RN"].shape[1] - inputs["length_R"][row]
         return (

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ..exercise import draw_telling_input, rows_alike
+from ..exercise import draw_telling_input, repeat_first_row
 from ..numpy_task import NumPyTask
 from ..results import are_same
 
@@ -52,7 +52,7 @@ class Task(NumPyTask):
         B, V = int(rng.integers(3, 5)), int(rng.integers(11, 31))
         return [*cases, draw_telling_input(self, v, lambda: draw_inputs(B, 4, V, int(rng.integers(4, 9))))]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         score_BW, log_p_BWV = inputs["score_BW"].astype(np.float64), inputs["log_p_BWV"].astype(np.float64)
         (B, W), V, norm = score_BW.shape, log_p_BWV.shape[2], inputs["length"] ** v.alpha
         parent_BW, token_BW = np.zeros((B, W), int), np.zeros((B, W), int)
@@ -72,43 +72,43 @@ class Task(NumPyTask):
                 next_BW[b, w] = score / norm if mistake == "penalty-too-early" else score
         return parent_BW, token_BW, next_BW, finished_BC
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """Sums are exact, for all are multiples of 1/64; a power and a quotient in float32 are off by a few units."""
         finite = [a[np.isfinite(a)] for a in (inputs["score_BW"], inputs["log_p_BWV"])]
         return 8 * np.finfo(np.float32).eps * sum(float(np.abs(a).max()) for a in finite)
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "score_BW", "log_p_BWV")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "score_BW", "log_p_BWV")}
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """W candidates leave fewer than W to run on; what is put into the places that are left is up to the code."""
         raised = [t for t in tried if t.raised]
-        if raised and all(self._has_no_more_than_w(t) for t in raised):
+        if raised and all(self._ranks_only_w(t) for t in raised):
             return "w-candidates"
-        wrong = [self._wrong_behind(v, t) for t in tried if t.got is not None]
+        wrong = [self._wrong_places_behind_w(v, t) for t in tried if t.got is not None]
         if any(wrong) and None not in wrong and all(map(all, wrong)):
             return "w-candidates"
-        return super().recognise(v, tried)
+        return super().recognise_mistake(v, tried)
 
-    def _has_no_more_than_w(self, trial):
+    def _ranks_only_w(self, trial):
         """Whether W met 2W where the code raised, and nothing that was ranked there has more than W places."""
         W = trial.inputs["score_BW"].shape[1]
         numbers = re.findall(r"[0-9]+", trial.miss.message.partition(" raised ")[2].partition(" There ")[0])
         ranked = {shape[-1] for kind, shape in trial.arrays.values() if kind in "iu" and shape}
         return {str(W), str(2 * W)} <= set(numbers) and W in ranked and 2 * W not in ranked
 
-    def _wrong_behind(self, v, trial):
+    def _wrong_places_behind_w(self, v, trial):
         """For each place that only a candidate behind the first W can fill: whether it is wrong. None: another is."""
-        W, want = trial.inputs["score_BW"].shape[1], self.expected(v, trial.inputs)
+        W, want = trial.inputs["score_BW"].shape[1], self.expected_outputs(v, trial.inputs)
         if len(trial.got) != 4 or any(np.shape(g) != np.shape(w) for g, w in zip(trial.got[:3], want[:3], strict=True)):
             return None
         finished = np.asarray(trial.got[3])
         if finished.shape not in ((len(finished), W), want[3].shape):
             return None
-        bound, wrong = self.bound(v, trial.inputs), []
+        bound, wrong = self.error_bound(v, trial.inputs), []
         if not are_same((finished[:, :W],), (want[3][:, :W],), bound) or not np.isneginf(finished[:, W:]).all():
             return None
-        for b, ended in enumerate(self._ends_among_the_first(v, trial.inputs)):
+        for b, ended in enumerate(self._count_ends_among_w_best(v, trial.inputs)):
             for w in range(W):
                 fits = are_same([g[b, w] for g in trial.got[:3]], [a[b, w] for a in want[:3]], bound)
                 if w >= W - ended:
@@ -117,26 +117,26 @@ class Task(NumPyTask):
                     return None
         return wrong
 
-    def _ends_among_the_first(self, v, inputs):
+    def _count_ends_among_w_best(self, v, inputs):
         """How many of each sentence's W best end."""
         total_BWV = inputs["score_BW"][:, :, None] + inputs["log_p_BWV"]
         B, W, V = total_BWV.shape
         best_BW = np.argsort(-total_BWV.reshape(B, W * V), axis=1, kind="stable")[:, :W]
         return (best_BW % V == v.eos).sum(axis=1).tolist()
 
-    def overall(self, v, tried):
+    def summarize_trials(self, v, tried):
         """What the input asks of the code, where there is no output to compare; else ""."""
         first = next(t for t in tried if t.miss)
         if first.miss.is_of_value or first.miss.mistake:
             return ""
-        ended, W = self._ends_among_the_first(v, first.inputs)[0], first.inputs["score_BW"].shape[1]
+        ended, W = self._count_ends_among_w_best(v, first.inputs)[0], first.inputs["score_BW"].shape[1]
         return f"Of the {W} best of sentence 0, {ended} end{'s' * (ended == 1)}; {W} are to run on."
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         wrong = {}
         for name, mine, right in zip(self.returns, got, want, strict=True):
             with np.errstate(invalid="ignore"):
-                off = ~((mine == right) | (np.abs(mine - right) <= self.bound(v, inputs)))
+                off = ~((mine == right) | (np.abs(mine - right) <= self.error_bound(v, inputs)))
             if off.any():
                 s, place = np.argwhere(off)[0].tolist()
                 wrong[name] = s, f"{name}[{s}, {place}] is {mine[s, place]:.6g}, right is {right[s, place]:.6g}"

@@ -35,7 +35,7 @@ class Task(NumPyTask):
         steps = int(rng.integers(6, 10))
         return [*cases, draw_telling_input(self, v, lambda: draw_inputs(v.beams + 3, 3, steps))]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         E_VD, O_DV = inputs["E_VD"].tolist(), inputs["O_DV"].T.tolist()
         texts = [[0] for _ in range(v.beams)]
         caches = [[] for _ in range(v.beams)]  # tokens, which stand for their rows of E_VD
@@ -53,12 +53,12 @@ class Task(NumPyTask):
                         candidates.append((score - gain, w, token))
             best = sorted(candidates, key=lambda c: -c[0])[: v.beams]
             scores, parents, tokens = (list(column) for column in zip(*best, strict=True))
-            caches = self._followed(caches, parents, mistake)
+            caches = self._reorder_caches(caches, parents, mistake)
             kept = range(v.beams) if mistake == "tokens-not-reordered" else parents
             texts = [[*texts[parent], token] for parent, token in zip(kept, tokens, strict=True)]
         return np.array(texts), np.array(scores)
 
-    def _followed(self, caches, parents, mistake):
+    def _reorder_caches(self, caches, parents, mistake):
         if mistake == "memory-not-reordered":
             return caches
         if mistake in ("in-place-over-itself", "in-place-from-the-last"):
@@ -69,7 +69,7 @@ class Task(NumPyTask):
         moved = [list(caches[parent]) for parent in parents]
         return [list(moved[parent]) for parent in parents] if mistake == "reordered-twice" else moved
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         w = int(np.argwhere((got[0] != want[0]).any(axis=1) | (got[1] != want[1]))[0, 0])
         mine, right = got[0][w].tolist(), want[0][w].tolist()
         return (

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..kernel_task import KernelTask
-from ..results import unwritten
+from ..results import make_unwritten_array
 from ..verdict import Miss
 
 
@@ -46,16 +46,16 @@ class Task(KernelTask):
             3 * t - int(rng.integers(1, 20)),
             40 * t + int(rng.integers(1, t)),
         )
-        return [{"out": unwritten((rows,)), "a": rng.uniform(1, 999, (rows, width)).astype(np.float32)}
+        return [{"out": make_unwritten_array((rows,)), "a": rng.uniform(1, 999, (rows, width)).astype(np.float32)}
                 for rows, width in zip((1, 1, 2, 3, 1), widths, strict=True)]  # fmt: skip
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return len(inputs["a"]), v.threads
 
     def levels(self, v):
         return math.ceil(math.log2(v.threads))
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         a = inputs["a"]
         out = np.zeros(len(a))
         for r in range(len(a)):
@@ -72,7 +72,7 @@ class Task(KernelTask):
             out[r] = sum(parts)
         return out
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """All numbers are above 0, so each of the additions rounds by U of the sum at most, in any order."""
         a = inputs["a"].astype(np.float64)
         return a.sum(axis=1) * (-(-a.shape[1] // v.threads) + v.threads) * 2.0**-24
@@ -83,7 +83,7 @@ class Task(KernelTask):
         is_of_waiting = finding["kind"] in ("race", "uninitialised") and not finding.get("passed_by")
         return "no-barrier" if is_of_waiting else super().mistake_of_finding(v, trial, finding)
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         blocks, width = trial.inputs["a"].shape
         levels, warps, ran = self.levels(v), -(-v.threads // 32), trial.ran
         barriers, asked, loaded = ran.counts["barriers"] // blocks, 0, 0

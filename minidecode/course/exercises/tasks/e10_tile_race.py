@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kernel_task import KernelTask, waits_between
-from ..results import are_same, as_tuple, unwritten
+from ..results import are_same, as_tuple, make_unwritten_array
 from ..verdict import Miss
 
 
@@ -37,16 +37,16 @@ class Task(KernelTask):
         cases = []
         for rounds, rows in ((1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (13, 1)):
             a = rng.integers(100, 999, (rows, rounds * v.tile)).astype(np.int32)
-            cases.append({"out": unwritten(a.shape, np.int32), "a": a})
+            cases.append({"out": make_unwritten_array(a.shape, np.int32), "a": a})
         return cases
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return len(inputs["a"]), v.tile
 
-    def options(self, v, inputs):
+    def emulator_options(self, v, inputs):
         return {"seed": int(inputs["a"].sum())}  # each input in its own order of threads
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake is not None:
             raise NotImplementedError  # told by the emulator
         a, out = inputs["a"], inputs["out"].copy()
@@ -55,11 +55,11 @@ class Task(KernelTask):
                 out[r, k] = a[r, k // v.tile * v.tile + (k + v.shift) % v.tile]
         return out
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """Names the mistake by all orders of the threads together: what goes wrong first differs between them."""
         errors = [f for t in tried if t.ran for f in t.ran.findings if f["severity"] == "error"]
         if not errors:
-            return super().recognise(v, tried)
+            return super().recognise_mistake(v, tried)
         if any(f["kind"] == "barrier" or "this one passed by" in f["message"] for f in errors):
             return "barrier-inside-if"
         if not all(f["kind"] in ("race", "uninitialised") and f["space"] == "shared" for f in errors):
@@ -86,14 +86,14 @@ class Task(KernelTask):
             return "only-after-filling"
         return "only-before-refilling" if refilled else "no-barrier"
 
-    def overall(self, v, tried):
+    def summarize_trials(self, v, tried):
         raced = [t for t in tried if t.ran and any(f["kind"] == "race" for f in t.ran.findings)]
-        lucky = [t for t in raced if are_same(t.left, as_tuple(self.expected(v, t.inputs)))]
+        lucky = [t for t in raced if are_same(t.left, as_tuple(self.expected_outputs(v, t.inputs)))]
         if not raced:
             return ""
         return f"Threads race on {len(raced)} of {len(tried)} inputs; on {len(lucky)} of those the numbers are right."
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         counts, size = trial.ran.counts, trial.inputs["a"].size
         if trial.ran.exchanged >= size:
             if (stored := counts["shared_stores"]) >= size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kernel_task import KernelTask
-from ..results import unwritten
+from ..results import make_unwritten_array
 from ..verdict import Miss
 
 MOST = 1.25  # times the fewest sectors
@@ -35,14 +35,14 @@ class Task(KernelTask):
             if down == 2:  # a tail, but whole sectors: multiples of 8 floats
                 rows, columns = rows + 8 * int(rng.integers(1, 3)), columns + 8
             a = rng.integers(-999, 999, (rows, columns)).astype(np.float32)
-            cases.append({"out": unwritten((columns, rows)), "a": a})
+            cases.append({"out": make_unwritten_array((columns, rows)), "a": a})
         return cases
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         rows, columns = inputs["a"].shape
         return (-(-columns // v.tile), -(-rows // v.tile)), (v.tile, v.tile)
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         a, out = inputs["a"], inputs["out"].copy()
         for y in range(a.shape[0]):
             for x in range(a.shape[1]):
@@ -56,7 +56,7 @@ class Task(KernelTask):
                     raise NotImplementedError  # told by sectors, or by the emulator
         return out
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         counts, fewest = trial.ran.counts, 2 * trial.inputs["a"].nbytes // 32
         numbers = {"sectors": counts["sectors"], "limit": int(MOST * fewest)}
         if counts["sectors"] <= MOST * fewest:

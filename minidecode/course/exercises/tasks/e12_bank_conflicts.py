@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kernel_task import KernelTask
-from ..results import unwritten
+from ..results import make_unwritten_array
 from ..verdict import Miss
 
 ROWS = 32
@@ -46,13 +46,13 @@ class Task(KernelTask):
         for blocks in (1, 2, 3):
             a = (rng.integers(-99, 100, (ROWS * blocks, v.width)) / 16).astype(np.float32)
             w = (rng.choice([-1, 1], v.width) * rng.integers(1, 40, v.width) / 8).astype(np.float32)
-            cases.append({"out": unwritten((len(a),)), "a": a, "w": w})
+            cases.append({"out": make_unwritten_array((len(a),)), "a": a, "w": w})
         return cases
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return len(inputs["a"]) // ROWS, ROWS
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake is not None:
             raise NotImplementedError  # told by counts, or by the emulator
         # Multiples of 1 / 128, sums far below 2**24 of them: float32 is exact, in any order.
@@ -60,18 +60,21 @@ class Task(KernelTask):
             [sum(float(x) * float(y) for x, y in zip(row, inputs["w"], strict=True)) for row in inputs["a"]]
         )
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         ran, a = trial.ran, trial.inputs["a"]
         staged = a.size + len(a) // ROWS * v.width  # each number of `a` once, the weights once a block
         numbers = {name: ran.counts[name] for name in ("bank_conflicts", "shared_stores", "global_loads")}
         numbers["limit"] = staged
         if numbers["bank_conflicts"]:
             message = f"{self.call(trial.inputs)}: {numbers['bank_conflicts']:,} passes of shared memory too many."
-            return Miss(" ".join([message, *(c for c in ran.costs if "pass" in c)]), self._cause(v, ran), numbers,
+            return Miss(" ".join([message, *(c for c in ran.costs if "pass" in c)]), self._name_cause(v, ran), numbers,
                         ran.picture, shows_input=False)  # fmt: skip
         if numbers["shared_stores"] > staged:
             message = f"writes {numbers['shared_stores']:,} numbers into shared memory; {staged:,} are needed."
-            message, mistake = f"{message}{self._stored_again(trial)}", self._cause_of_stores(v, trial)
+            message, mistake = (
+                f"{message}{self._describe_repeated_stores(trial)}",
+                self._name_mistake_by_stores(v, trial),
+            )
             return Miss(f"No conflicts. But {self.call(trial.inputs)} {message}", mistake, numbers, shows_input=False)
         if numbers["global_loads"] > staged:
             message = f"loads {numbers['global_loads']:,} numbers from global memory; {staged:,} are needed."
@@ -99,7 +102,7 @@ class Task(KernelTask):
                         is_explained=True)  # fmt: skip
         return None
 
-    def _stored_again(self, trial):
+    def _describe_repeated_stores(self, trial):
         """In words: shared arrays whose places are written more than once each."""
         blocks, ran = trial.ran.blocks[0], trial.ran
         places = {name: blocks * int(np.prod(shape)) for name, shape in ran.shared.items()}
@@ -107,7 +110,7 @@ class Task(KernelTask):
         return "".join(f" {name} has {places[name]:,} places and is written {ran.touched_shared[name][1]:,} times."
                        for name in again)  # fmt: skip
 
-    def _cause_of_stores(self, v, trial):
+    def _name_mistake_by_stores(self, v, trial):
         """Names the mistake by the array of the weights: written by all lanes, or holding a copy for each."""
         blocks, ran = trial.ran.blocks[0], trial.ran
         for name, shape in ran.shared.items():
@@ -118,7 +121,7 @@ class Task(KernelTask):
         copied = [name for name in large if ran.touched_shared[name][1] == blocks * ROWS * v.width]
         return "broadcast-avoided" if len(large) == len(copied) == 2 else None
 
-    def _cause(self, v, ran):
+    def _name_cause(self, v, ran):
         """Names the mistake by which accesses conflict, and by how the shared arrays lie."""
         queued = {"load": 0, "store": 0}
         for access in ran.accesses:

@@ -34,7 +34,7 @@ class Task(PredictionTask):
             "from": per_sector * rng.integers(1, 4) + rng.integers(1, per_sector),  # never at a sector's beginning
         }
 
-    def expected(self, v, mistake=None):
+    def expected_outputs(self, v, mistake=None):
         start = vars(v)["from"]
         wanted = [[v.width * (v.offset + t) for t in range(32)], [4 * v.stride * t for t in range(32)],
                   [v.size * (start + t // v.share) for t in range(32)]]  # fmt: skip
@@ -55,7 +55,7 @@ class Task(PredictionTask):
         return dict(zip(self.answers, counts, strict=True))
 
     def explain(self, v):
-        right, start = self.expected(v), vars(v)["from"]
+        right, start = self.expected_outputs(v), vars(v)["from"]
         shared = (start * v.size, (start + 31 // v.share) * v.size + v.size - 1)
         bytes_wanted = (32 * v.width, 128, 32 // v.share * v.size)
         shares = [f"{100 * b // (SECTOR * n)} %" for b, n in zip(bytes_wanted, right.values(), strict=True)]
@@ -68,26 +68,26 @@ class Task(PredictionTask):
             f" lane to lane: {apart}. Of what moves, {shares[0]}, {shares[1]} and {shares[2]} was wanted."
         )
 
-    def _forgotten(self, v, values, right):
+    def _name_mistake(self, v, values, right):
         """The one mistake that was made at all lines, or at those that are wrong; else that of the first wrong line."""
-        whole = super()._forgotten(v, values, right)
+        whole = super()._name_mistake(v, values, right)
         if whole:
             return whole
-        by_line = self._by_line(v, values, right)
+        by_line = self._mistakes_by_line(v, values, right)
         common = set.intersection(*map(set, by_line.values()))
         if len(common) == 1:
             return common.pop()
         first = next(iter(by_line.values()))
         return first[0] if len(first) == 1 and all(by_line.values()) else None
 
-    def _by_line(self, v, values, right):
+    def _mistakes_by_line(self, v, values, right):
         """Each wrong answer -> the mistakes that give this number there, whatever was said of other lines."""
-        theirs = {mistake: self.expected(v, mistake) for mistake in self.known}
+        theirs = {mistake: self.expected_outputs(v, mistake) for mistake in self.known}
         wrong = [name for name in self.answers if values[name] != right[name]]
         return {name: [m for m in self.known if theirs[m][name] == values[name]] for name in wrong}
 
     def _mistakes_text(self, mistakes, v, values, right):
-        by_line = self._by_line(v, values, right)
+        by_line = self._mistakes_by_line(v, values, right)
         if mistakes and all(set(mistakes) <= set(names) for names in by_line.values()):
             return super()._mistakes_text(mistakes, v, values, right)
         lines = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike
+from ..exercise import repeat_first_row
 from ..kernel_task import KernelTask, reads_global
-from ..results import unwritten
+from ..results import make_unwritten_array
 from ..verdict import Miss
 
 
@@ -50,13 +50,13 @@ class Task(KernelTask):
             if rows > 1:
                 x[1:] += int(rng.integers(columns, 3 * columns))
                 x[1:, rng.integers(columns // 2, columns)] += 500  # not in the lower half
-            cases.append({"out": unwritten((rows, columns)), "x": x.astype(np.float32)})
+            cases.append({"out": make_unwritten_array((rows, columns)), "x": x.astype(np.float32)})
         return cases
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return -(-len(inputs["x"]) // v.warps), 32 * v.warps
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         x, out = inputs["x"].astype(np.float64), inputs["out"].astype(np.float64)
         rows, columns = x.shape
         for r in range(rows):
@@ -77,13 +77,13 @@ class Task(KernelTask):
                     out[r, k] = x[r, k] - tops[k % 32]
         return out.astype(np.float32)  # one subtraction, rounded once
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "x")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "x")}
 
-    def size(self, v, inputs):
+    def size_for_multiples(self, v, inputs):
         return inputs["x"].shape[1]
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         counts, (rows, columns) = trial.ran.counts, trial.inputs["x"].shape
         size, loads = rows * columns, counts["global_loads"]
         shared = counts["shared_loads"] + counts["shared_stores"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike
+from ..exercise import repeat_first_row
 from ..numpy_task import NumPyTask
 
 
@@ -41,19 +41,19 @@ class Task(NumPyTask):
                     text[: v.n - 1] = text[used - v.n + 1 :]  # what the newest tokens say has been said at the start
                 if used > v.n and r % 2 == 0 and (rows, r) != (2, 0):
                     text[v.n - 1] = v.pad  # PAD's id as a token of the text
-                tokens_RM[r, self._text(v, width, used)] = text
+                tokens_RM[r, self._slice_of_text(v, width, used)] = text
             cases.append({"tokens_RM": tokens_RM, "used_R": used_R, "V": 12})
         return cases
 
-    def _text(self, v, width, used):
+    def _slice_of_text(self, v, width, used):
         """The slice of a row's tokens without its padding."""
         return slice(width - used, width) if v.padding == "left" else slice(0, used)
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         tokens_RM, used_R = inputs["tokens_RM"], inputs["used_R"]
         banned_RV = np.zeros((len(tokens_RM), inputs["V"]), bool)
         for r, used in enumerate(used_R):
-            place = slice(None) if mistake == "pads-count" else self._text(v, tokens_RM.shape[1], used)
+            place = slice(None) if mistake == "pads-count" else self._slice_of_text(v, tokens_RM.shape[1], used)
             text = tokens_RM[r, place].tolist()
             if mistake == "pads-by-value":
                 text = [token for token in tokens_RM[r].tolist() if token != v.pad]
@@ -64,13 +64,13 @@ class Task(NumPyTask):
                     banned_RV[r, context[0] if mistake == "bans-first-token" else last] = True
         return banned_RV
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "tokens_RM", "used_R")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "tokens_RM", "used_R")}
 
-    def size(self, v, inputs):
+    def size_for_multiples(self, v, inputs):
         return inputs["tokens_RM"].shape[1]
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         row, token = np.argwhere(got[0] != want[0])[0]
         due = "should be banned and is not" if want[0][row, token] else "is banned and should not be"
         return f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}."

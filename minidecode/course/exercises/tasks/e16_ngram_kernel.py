@@ -32,11 +32,11 @@ class Task(KernelTask):
 
     def cases(self, v, rng):
         """Three that can be read at a glance, each with a mistake that it is the first to show; then drawn ones."""
-        run = self._case(np.full((1, v.n), 3), [v.n])  # one window, which is the last one
+        run = self._make_case(np.full((1, v.n), 3), [v.n])  # one window, which is the last one
         rows = np.stack([np.arange(v.n + 4), np.full(v.n + 4, 9)])  # the second row repeats itself, the first does not
         end = np.full((1, v.threads + v.n), 1)  # what the only start beyond a block's threads bans
         end[0, v.threads :] = 2
-        cases = [run, self._case(rows, [v.n + 2, v.n + 1]), self._case(end, [v.threads + v.n])]
+        cases = [run, self._make_case(rows, [v.n + 2, v.n + 1]), self._make_case(end, [v.threads + v.n])]
         beyond = (
             v.threads + rng.integers(30, 60),
             2 * v.threads + rng.integers(9, 40),
@@ -53,10 +53,10 @@ class Task(KernelTask):
                 for start in (length // 3, length - 2 * v.n):
                     if start >= 0:
                         tokens[r, start : start + v.n - 1] = tokens[r, length - v.n + 1 : length]
-            cases.append(self._case(tokens, length_R))
+            cases.append(self._make_case(tokens, length_R))
         return sorted(cases, key=lambda case: case["tokens"].size)
 
-    def _case(self, tokens, length_R):
+    def _make_case(self, tokens, length_R):
         banned_RV = np.zeros((len(tokens), 16), np.int32)
         tokens_flat = tokens.astype(np.int32).reshape(-1)
         return {
@@ -66,14 +66,14 @@ class Task(KernelTask):
             "length_R": np.array(length_R),
         }
 
-    def disguised(self, v, inputs, rng):
+    def disguise_inputs(self, v, inputs, rng):
         """Other names for the tokens: equal ones stay equal."""
         return inputs | {"tokens": rng.permutation(16).astype(np.int32)[inputs["tokens"]]}
 
     def shape_arguments(self, v, inputs):
         return [len(inputs["length_R"]), int(inputs["length_R"].max())]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         tokens, stride, length_R = inputs["tokens"], inputs["stride"], inputs["length_R"]
         n = v.n + (mistake == "n-off-by-one")
         banned_RV = np.zeros_like(inputs["banned_RV"])
@@ -86,12 +86,12 @@ class Task(KernelTask):
                     banned_RV[r, text[start + n - 1]] = 1
         return banned_RV
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         row, token = np.argwhere(got[0] != want[0])[0]
         due = "should be banned and is not" if want[0][row, token] else "is banned and should not be"
         return f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}."
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         if (threads := int(np.prod(trial.ran.threads))) > v.threads:
             return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")
         starts_R = np.maximum(trial.inputs["length_R"] - v.n + 1, 1)
@@ -108,18 +108,18 @@ class Task(KernelTask):
             return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
         return None
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """Not "row-stride" if the kernel looked at one row alone, which says nothing about how it finds others."""
-        mistake = super().recognise(v, tried)
-        return None if mistake == "row-stride" and self._is_one_row_alone(tried) else mistake
+        mistake = super().recognise_mistake(v, tried)
+        return None if mistake == "row-stride" and self._reads_first_row_only(tried) else mistake
 
-    def _is_one_row_alone(self, tried):
+    def _reads_first_row_only(self, tried):
         several = [t for t in tried if t.ran and len(t.inputs["length_R"]) > 1]
         looked = [(t.ran.loaded["tokens"], t.inputs["length_R"][0]) for t in several]
         return any(at[:end].any() for at, end in looked) and not any(at[end:].any() for at, end in looked)
 
-    def overall(self, v, tried):
-        if self._is_one_row_alone(tried):
+    def summarize_trials(self, v, tried):
+        if self._reads_first_row_only(tried):
             return "No token of a row but the first is looked at, on any input."
         silent = all(not t.got[0].any() for t in tried if t.got)
         return f"Nothing is banned on any of the {len(tried)} inputs." if silent and any(t.got for t in tried) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike
+from ..exercise import repeat_first_row
 from ..kernel_task import KernelTask, reads_global
 from ..verdict import Miss
 
@@ -45,11 +45,11 @@ class Task(KernelTask):
             if low == v.n:
                 tokens_RM[:] = 5  # a run: the only window is the newest one
             else:
-                self._plant(v, tokens_RM[:, :length])
+                self._plant_repeats(v, tokens_RM[:, :length])
             cases.append({"banned_RV": np.zeros((rows, 128), np.int32), "tokens_RM": tokens_RM, "length": length})
         return cases
 
-    def _plant(self, v, tokens_RM):
+    def _plant_repeats(self, v, tokens_RM):
         """The newest tokens once more at many places, so that some windows lie across the ends of any tiles."""
         newest = [20, 21, 22][: v.n - 1]  # said nowhere else
         rows, length = tokens_RM.shape
@@ -58,22 +58,22 @@ class Task(KernelTask):
             for k, start in enumerate(range(r % 3, length - 2 * v.n, 2 * v.n - 1)):
                 tokens_RM[r, start : start + v.n] = [*newest, 24 + (k * rows + r) % 100]
 
-    def disguised(self, v, inputs, rng):
+    def disguise_inputs(self, v, inputs, rng):
         """Other names for the tokens: equal ones stay equal."""
         return inputs | {"tokens_RM": rng.permutation(128).astype(np.int32)[inputs["tokens_RM"]]}
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return len(inputs["tokens_RM"]), v.threads
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake is not None:
             raise NotImplementedError  # told by the emulator, by counts, or by `recognise`
         banned_RV = np.zeros_like(inputs["banned_RV"])
-        for r, _, token in self._repeats(v, inputs):
+        for r, _, token in self._list_repeats(v, inputs):
             banned_RV[r, token] = 1
         return banned_RV
 
-    def _repeats(self, v, inputs):
+    def _list_repeats(self, v, inputs):
         """(row, start, last token) of each window that repeats the newest tokens."""
         length = inputs["length"]
         for r, row in enumerate(inputs["tokens_RM"].tolist()):
@@ -82,26 +82,29 @@ class Task(KernelTask):
                 if context == row[length - v.n + 1 : length]:
                     yield r, start, last
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "tokens_RM")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "tokens_RM")}
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """Without a halo windows are lost at the ends of tiles, of whatever size the tiles are."""
         first = next(t for t in tried if t.miss)
         if "held" in first.miss.numbers:
             longest = max(t.inputs["length"] for t in tried)
             return "whole-row-in-shared" if first.miss.numbers["largest"] >= longest else None
         if "global_loads" in first.miss.numbers:
-            return self._loaded_again(v, max(tried, key=lambda t: t.inputs["tokens_RM"].size))
-        judged = [(t.got[0], t.inputs, list(self._repeats(v, t.inputs))) for t in tried if t.got]
+            return self._name_mistake_by_loads(v, max(tried, key=lambda t: t.inputs["tokens_RM"].size))
+        judged = [(t.got[0], t.inputs, list(self._list_repeats(v, t.inputs))) for t in tried if t.got]
         if not all(t.got for t in tried) or not any(t.miss and t.miss.is_of_value for t in tried):
-            return super().recognise(v, tried)
+            return super().recognise_mistake(v, tried)
         for tile in range(v.n + 1, v.room + 1):
-            if all(np.array_equal(got, self._within(v, inputs, repeats, tile)) for got, inputs, repeats in judged):
+            if all(
+                np.array_equal(got, self._bans_within_tiles(v, inputs, repeats, tile))
+                for got, inputs, repeats in judged
+            ):
                 return "no-halo"
-        return super().recognise(v, tried)
+        return super().recognise_mistake(v, tried)
 
-    def _within(self, v, inputs, repeats, tile):
+    def _bans_within_tiles(self, v, inputs, repeats, tile):
         """The bans of windows that lie in one tile."""
         banned_RV = np.zeros_like(inputs["banned_RV"])
         for r, start, token in repeats:
@@ -113,9 +116,9 @@ class Task(KernelTask):
         ran = trial.ran
         if finding["space"] != "shared":
             return None
-        is_tile = finding["array"] == self._tile(ran)
+        is_tile = finding["array"] == self._largest_shared_array(ran)
         if finding["kind"] == "outside":
-            return "whole-row-in-shared" if is_tile and self._is_of_a_whole_row(v, trial, finding) else None
+            return "whole-row-in-shared" if is_tile and self._stages_whole_row(v, trial, finding) else None
         if finding["kind"] == "race":
             if "written, read" in finding["turns"]:
                 return "no-barrier"
@@ -128,30 +131,30 @@ class Task(KernelTask):
         is_behind = is_tile and finding["index"] > finding["last_stored"] >= 0
         return "halo-not-filled" if is_behind and not has_early_exit else None
 
-    def _is_of_a_whole_row(self, v, trial, finding):
+    def _stages_whole_row(self, v, trial, finding):
         """Before any barrier a place is filled that lies further behind the array than a halo would."""
         size = int(np.prod(trial.ran.shared[finding["array"]]))
         is_written = set(finding["lines"]) <= set(trial.ran.written.get(finding["array"], ()))
         return is_written and finding["epoch"] == 0 and size + v.n - 1 <= finding["index"] < trial.inputs["length"]
 
-    def about_finding(self, v, trial, finding):
+    def explain_finding(self, v, trial, finding):
         shape = trial.ran.shared.get(finding["array"] or "")
         if finding["kind"] != "outside" or shape is None or trial.inputs["length"] <= int(np.prod(shape)):
             return ""
         return f"{finding['array']} has room for {int(np.prod(shape))} of the row's {trial.inputs['length']} tokens."
 
-    def _tile(self, ran):
+    def _largest_shared_array(self, ran):
         """The name of the largest shared array."""
         return max(ran.shared, key=lambda name: int(np.prod(ran.shared[name])))
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         row, token = np.argwhere(got[0] != want[0])[0]
         mine, right = int(got[0][row, token]), int(want[0][row, token])
         due = "should be banned and is not" if right else "is banned and should not be"
         message = f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}"
         return f"{message}." if mine in (0, 1) else f"{message}: {mine} stands there, and {right} is right."
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         counts, rows, length = trial.ran.counts, len(trial.inputs["tokens_RM"]), trial.inputs["length"]
         held = sum(int(np.prod(shape)) for shape in trial.ran.shared.values())
         if held > v.room:
@@ -162,7 +165,7 @@ class Task(KernelTask):
         tokens = rows * length
         loads, stores, limit = counts["global_loads"], counts["shared_stores"], int(MOST * tokens) + 2 * rows * v.n
         if loads <= limit:
-            return self._asked_one_by_one(trial)
+            return self._find_requests_by_few_lanes(trial)
         message = (
             f"{self.call(trial.inputs)} with N = {v.n} loads {loads:,} numbers for {tokens:,} tokens"
             f" ({loads / tokens:.1f} for each); {limit:,} are allowed."
@@ -172,7 +175,7 @@ class Task(KernelTask):
         numbers = {"global_loads": loads, "shared_stores": stores, "limit": limit}
         return Miss(message, None, numbers, shows_input=False, is_explained=True)
 
-    def _asked_one_by_one(self, trial):
+    def _find_requests_by_few_lanes(self, trial):
         """Whether few lanes take part in most requests: eight of 32, with a few for what is left over, are enough."""
         rows, length = len(trial.inputs["tokens_RM"]), trial.inputs["length"]
         requests, most = sum(a["requests"] for a in filter(reads_global, trial.ran.accesses)), rows * (length // 8 + 16)
@@ -182,7 +185,7 @@ class Task(KernelTask):
         numbers = {"requests": requests, "most_requests": most}
         return Miss(f"{message} times at the most.", "one-thread-works", numbers, shows_input=False)
 
-    def _loaded_again(self, v, trial):
+    def _name_mistake_by_loads(self, v, trial):
         """Names the mistake by how often the newest tokens were loaded, and the others in the middle."""
         length, ran = trial.inputs["length"], trial.ran
         loaded_RM = ran.loaded["tokens_RM"].reshape(trial.inputs["tokens_RM"].shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import draw_telling_input, rows_alike
+from ..exercise import draw_telling_input, repeat_first_row
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 
@@ -67,7 +67,7 @@ class Task(NumPyTask):
     def is_huge(self, inputs):
         return inputs["v_BNU"].shape[1] >= LONG
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake == "laid-side-by-side":
             raise NotImplementedError  # told by bytes
         score_RN, score_RT, v_BNU = (inputs[k].astype(np.float64) for k in ("score_RN", "score_RT", "v_BNU"))
@@ -100,7 +100,7 @@ class Task(NumPyTask):
             out_RU[r] = (one @ one_v + two @ two_v) / (one.sum() + two.sum())
         return out_RU
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """The error of a weighted mean of values up to 9 with rounded weights and sums; twice that for merged parts.
 
         Weights may be exp(score - log of the sum of exp): that logarithm is as large as a score, and is rounded with
@@ -110,15 +110,15 @@ class Task(NumPyTask):
         largest = max(float(np.abs(inputs[name]).max()) for name in ("score_RN", "score_RT"))
         return 9 * (2 * (terms + 16) + (terms + 2) * largest) * np.finfo(v.dtype).eps
 
-    def altered(self, v, inputs):
+    def alter_inputs(self, v, inputs):
         own_v = inputs["own_v"] if v.layout == "RTU" else inputs["own_v"].swapaxes(0, 1)
-        alike = rows_alike(inputs | {"own_v": own_v}, "score_RN", "score_RT", "v_BNU", "own_v", "length_R")
+        alike = repeat_first_row(inputs | {"own_v": own_v}, "score_RN", "score_RT", "v_BNU", "own_v", "length_R")
         if v.layout == "TRU":
             alike["own_v"] = alike["own_v"].swapaxes(0, 1).copy()
         return {"row-0-for-all": alike}
 
-    def tell(self, v, inputs, got, want):
-        r, u = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= self.bound(v, inputs)))[0].tolist()
+    def describe_difference(self, v, inputs, got, want):
+        r, u = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= self.error_bound(v, inputs)))[0].tolist()
         mine, own_T = float(got[0][r, u]), inputs["score_RT"][r]
         one, two = inputs["score_RN"][r].max(), own_T[_is_written(v, inputs["length_R"][r], len(own_T))].max()
         if not np.isfinite(mine):
@@ -127,11 +127,10 @@ class Task(NumPyTask):
                 f" prompt and {two:g} of its own; in {v.dtype}, {_range_of_scores(v)}."
             )
         message = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
-        return (
-            f"{message}: off by {abs(mine - want[0][r, u]):.2g}, where rounding explains {self.bound(v, inputs):.1g}."
-        )
+        off, bound = abs(mine - want[0][r, u]), self.error_bound(v, inputs)
+        return f"{message}: off by {off:.2g}, where rounding explains {bound:.1g}."
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         if not self.is_huge(trial.inputs):
             return None
         limit, held = trial.inputs["v_BNU"][0].nbytes, max(trial.peak, trial.grown or 0)

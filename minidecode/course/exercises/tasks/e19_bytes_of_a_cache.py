@@ -25,7 +25,7 @@ class Task(PredictionTask):
             "heads": rng.choice([12, 16]), "k": rng.choice([64, 80]), "bytes_per_number": rng.choice([1, 2, 4]),
         }  # fmt: skip
 
-    def expected(self, v, mistake=None):
+    def expected_outputs(self, v, mistake=None):
         without = {"beams": 1, "values": 1, "layers": 1, "heads": 1, "sentences": 1}
         n = {"beams": v.beams, "values": 2, "layers": v.layers, "heads": v.heads, "sentences": v.sentences}
         if mistake and mistake.startswith("forgot-"):

@@ -44,7 +44,7 @@ class Task(NumPyTask):
         steps = int(rng.integers(6, 10))
         return [*cases, draw_telling_input(self, v, lambda: draw_inputs(v.beams + 3, 3, steps))]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake == "memory-moved":
             raise NotImplementedError  # told by the memory, whatever else is right
         E_VD, O_DV = inputs["E_VD"].tolist(), inputs["O_DV"].T.tolist()
@@ -91,11 +91,11 @@ class Task(NumPyTask):
                 table[w][:written] = old[parent][:written]
         return table
 
-    def wrong(self, v, trial):
-        miss = super().wrong(v, trial)
+    def find_wrong_output(self, v, trial):
+        miss = super().find_wrong_output(v, trial)
         if miss is None or not miss.is_of_value:
             return miss
-        want = self.expected(v, trial.inputs)
+        want = self.expected_outputs(v, trial.inputs)
         if not are_same(trial.got[:2], want[:2]):
             return miss
         (mine_WT, mine_WTD), (source_WT, memory_WTD) = trial.got[2:], want[2:]
@@ -112,9 +112,9 @@ class Task(NumPyTask):
         )
         return Miss(f"{message} {w} says comes, at position {t}, from row {source_WT[w, t]}.", is_of_value=True)
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         if are_same(got[:2], want[:2]):
-            return ""  # the memory or the table alone is wrong: `wrong` says so
+            return ""  # the memory or the table alone is wrong: `find_wrong_output` says so
         w = int(np.argwhere((got[0] != want[0]).any(axis=1) | (got[1] != want[1]))[0, 0])
         mine, right = got[0][w].tolist(), want[0][w].tolist()
         return (

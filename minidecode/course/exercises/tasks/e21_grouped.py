@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import draw_telling_input, rows_alike, whole_width
+from ..exercise import draw_telling_input, repeat_first_row, set_to_whole_width
 from ..numpy_task import NumPyTask
 
 
@@ -43,7 +43,7 @@ class Task(NumPyTask):
         R, M, K = (int(rng.integers(low, high)) for low, high in ((3, 5), (6, 14), (4, 9)))
         return [*cases, draw_telling_input(self, v, lambda: draw_inputs(R, 3, int(rng.integers(2, 4)), M, K))]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         q_RHK, keys, values = (inputs[name].astype(np.float64) for name in ("q_RHK", "keys", "values"))
         if v.layout == "RMGK":
             keys, values = keys.swapaxes(1, 2), values.swapaxes(1, 2)
@@ -61,26 +61,26 @@ class Task(NumPyTask):
             out_RHU[r, h] = weights @ values[r, g, written] / weights.sum()
         return out_RHU
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """Scores are at most 8 sqrt(K) and K + 3 roundings off, weights twice as far; values are at most 2."""
         K, M = inputs["q_RHK"].shape[2], max(inputs["keys"].shape[1:3])
         return 2 * (2 * (K + 3) * 8 * np.sqrt(K) + 2 * M + 16) * np.finfo(v.dtype).eps
 
-    def altered(self, v, inputs):
+    def alter_inputs(self, v, inputs):
         M = inputs["keys"].shape[2 if v.layout == "RGMK" else 1]
-        return {"row-0-for-all": rows_alike(inputs, "keys", "values", "length_R"),
-                "reads-the-tail": whole_width(inputs, "length_R", M)}  # fmt: skip
+        return {"row-0-for-all": repeat_first_row(inputs, "keys", "values", "length_R"),
+                "reads-the-tail": set_to_whole_width(inputs, "length_R", M)}  # fmt: skip
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         off = np.abs(got[0].astype(np.float64) - want[0])
-        wrong = ~(off <= self.bound(v, inputs))
+        wrong = ~(off <= self.error_bound(v, inputs))
         r, h, u = np.argwhere(wrong)[0].tolist()
         mine = f"{got[0][r, h, u]:.6g}" if np.isfinite(got[0][r, h, u]) else "no number"
         heads = ", ".join(map(str, np.flatnonzero(wrong.any(axis=(0, 2)))))
         H, G = wrong.shape[1], inputs["keys"].shape[1 if v.layout == "RGMK" else 2]
         return (
             f"{self.call(inputs)}, H = {H} heads in G = {G} group(s): row {r}, head {h}, number {u} is {mine}, right is"
-            f" {want[0][r, h, u]:.6g}; rounding explains {self.bound(v, inputs):.1g}. Wrong are heads {heads}."
+            f" {want[0][r, h, u]:.6g}; rounding explains {self.error_bound(v, inputs):.1g}. Wrong are heads {heads}."
         )
 
 

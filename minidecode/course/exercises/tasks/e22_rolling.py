@@ -51,7 +51,7 @@ class Task(NumPyTask):
         cases.append(draw_telling_input(self, v, lambda: draw_inputs(prompt, 9, steps)))
         return [*cases, draw_inputs(LONG + int(rng.integers(1, 9)), 9, 3, WIDE)]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake == "memory-grows":
             raise NotImplementedError  # told by bytes
         E_VD, P_XD, O_DV = (inputs[k].tolist() for k in ("E_VD", "P_XD", "O_DV"))
@@ -86,7 +86,7 @@ class Task(NumPyTask):
         is_seen = max(0, oldest) <= position <= newest or mistake == "empty-slots-seen"
         return position if is_seen else None
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         text, width = len(trial.inputs["prompt_N"]) + trial.inputs["steps"], trial.inputs["E_VD"].shape[1]
         limit = text * width * 8 // 4  # a quarter of a memory that keeps everything
         if width != WIDE or trial.peak <= limit:
@@ -97,7 +97,7 @@ class Task(NumPyTask):
         message += f" slots take {v.slots * width * 8:,}, all {text} tokens {text * width * 8:,}."
         return Miss(message, "memory-grows", {"bytes": trial.peak, "limit": limit}, shows_input=False)
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         step = int(np.argmax(got[0] != want[0]))
         held = len(inputs["prompt_N"]) + step
         seen = f"positions {max(0, held - v.slots)} to {held - 1} are to be seen"

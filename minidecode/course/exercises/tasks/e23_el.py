@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
-from ..exercise import draw_telling_input, whole_width
+from ..exercise import draw_telling_input, set_to_whole_width
 from ..numpy_task import NumPyTask
-from ..results import are_same, different_kind
+from ..results import are_same, find_fault_of_kind
 from ..verdict import Miss
 
 LONG, HUGE = 500, 20_000  # positions from which on bytes tell keys from hidden states, and the system sees them
@@ -50,7 +50,7 @@ class Task(NumPyTask):
             arrays = {"q_RHK": rng.normal(0, 1, (B * W, H, K)), "h_BND": rng.normal(0, 1, (B, N, D))}
             length_B = np.maximum(N - np.arange(B) * (N // 4) - int(N > 2), 1)
             for h_ND, length in zip(arrays["h_BND"], length_B, strict=True):
-                h_ND[~_text(v, length, N)] += 3  # pads would be seen
+                h_ND[~_mask_of_text(v, length, N)] += 3  # pads would be seen
             w = {n: rng.normal(0, 2 / np.sqrt(D), (D, D) if n[0] == "w" else D)
                  for n in ("w_k_DD", "b_k_D", "w_v_DD", "b_v_D")}  # fmt: skip
             w["b_v_D"] += 1
@@ -84,10 +84,10 @@ class Task(NumPyTask):
         if any(_is_wide(v, t) and t.again.got and not _is_wide(v, t.again) for t in trials):
             verdict.notes.append(f"out_RD is float64, although the inputs are float32: {WIDENS}.")
 
-    def expected(self, v, inputs, mistake=None, ran=None):
-        return self._attend(v, inputs, mistake)[0]
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
+        return self._attend_with_bound(v, inputs, mistake)[0]
 
-    def _attend(self, v, inputs, mistake=None):
+    def _attend_with_bound(self, v, inputs, mistake=None):
         """(out_RD, bound_RD), in float64; the bound sums what rounding can do on the way."""
         if mistake == "as-large-as-keys" or mistake in PROBES:
             raise NotImplementedError  # told by bytes, or by what keys and values lose in rounding
@@ -102,7 +102,7 @@ class Task(NumPyTask):
         out_RD, bound_RD = np.zeros((R, D)), np.zeros((R, D))
         for r in range(R):
             b = r % B if mistake == "wrong-sentence" else r // (R // B)
-            h_ND = h_BND[b, _text(v, inputs["length_B"][b], N)]
+            h_ND = h_BND[b, _mask_of_text(v, inputs["length_B"][b], N)]
             for head in range(H):
                 mine = slice(head * K, head * K + K)
                 q_K = q_RHK[r, head]
@@ -116,18 +116,18 @@ class Task(NumPyTask):
                 bound_RD[r, mine] = through * (of_weights + (N + D + 8) * eps)
         return out_RD, bound_RD
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """D and K terms in a score, N in a softmax, N and D in a result: each sum rounded, the sizes added up."""
-        return self._attend(v, inputs)[1]
+        return self._attend_with_bound(v, inputs)[1]
 
-    def altered(self, v, inputs):
-        return {"reads-the-tail": whole_width(inputs, "length_B", inputs["h_BND"].shape[1])}
+    def alter_inputs(self, v, inputs):
+        return {"reads-the-tail": set_to_whole_width(inputs, "length_B", inputs["h_BND"].shape[1])}
 
     def call(self, inputs):
         return super().call({name: inputs[name] for name in ("q_RHK", "h_BND")})
 
-    def tell(self, v, inputs, got, want):
-        bound_RD = self.bound(v, inputs)
+    def describe_difference(self, v, inputs, got, want):
+        bound_RD = self.error_bound(v, inputs)
         r, d = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= bound_RD))[0].tolist()
         mine, head = float(got[0][r, d]), d // inputs["q_RHK"].shape[2]
         off = f"off by {abs(mine - want[0][r, d]):.2g}, where rounding explains {bound_RD[r, d]:.1g}"
@@ -139,17 +139,17 @@ class Task(NumPyTask):
 
     def _is_large(self, trial):
         """Beside short inputs, everything is."""
-        return _is_long(trial) and _most_held(trial) >= _keys_of_a_head(trial.inputs)
+        return _is_long(trial) and _peak_held_bytes(trial) >= _bytes_of_head_keys(trial.inputs)
 
-    def miss(self, v, trial):
-        limit = _keys_of_a_head(trial.inputs)
+    def find_excess_cost(self, v, trial):
+        limit = _bytes_of_head_keys(trial.inputs)
         if not self._is_large(trial):
-            return self._miss_of_pieces(v, trial)
-        message = f"{self.call(trial.inputs)} holds {_most_held(trial):,} bytes at its peak;"
+            return self._find_miss_of_probes(v, trial)
+        message = f"{self.call(trial.inputs)} holds {_peak_held_bytes(trial):,} bytes at its peak;"
         message = f"{message} the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
         message = f"{message} would be {limit:,}, and all hidden states are {h_bytes:,}."
-        numbers = {"peak": _most_held(trial), "limit": limit}
+        numbers = {"peak": _peak_held_bytes(trial), "limit": limit}
         if trial.again and trial.again.peak is not None and not self._is_large(trial.again):
             message += (
                 f" With sqrt(K) as a Python number it would be {trial.again.peak:,}: {WIDENS}. To multiply that with"
@@ -159,7 +159,7 @@ class Task(NumPyTask):
             )
         return Miss(message, "as-large-as-keys", numbers, shows_input=False)
 
-    def _miss_of_pieces(self, v, trial):
+    def _find_miss_of_probes(self, v, trial):
         """How far results miss whose keys or values lose in rounding what the other brackets keep."""
         for mistake, (probe, why) in PROBES.items():
             again = trial.probes.get(mistake)
@@ -167,10 +167,10 @@ class Task(NumPyTask):
                 return dataclasses.replace(again.miss, shows_input=False)
             if again is None or again.got is None:
                 continue
-            want_RD, bound_RD = self._attend(v, probe(v, trial.inputs)[1])
+            want_RD, bound_RD = self._attend_with_bound(v, probe(v, trial.inputs)[1])
             if are_same(again.got, (want_RD,), bound_RD):
                 continue
-            if problem := different_kind(self.returns, again.got, (want_RD,), 0):
+            if problem := find_fault_of_kind(self.returns, again.got, (want_RD,), 0):
                 return problem
             off_RD = np.abs(again.got[0].astype(np.float64) - want_RD) - bound_RD
             r, d = np.unravel_index(np.argmax(off_RD), off_RD.shape)  # a NaN, if there is one
@@ -187,44 +187,44 @@ class Task(NumPyTask):
         return f"The longest input took {last.peak:,} bytes at the peak; its keys and values would be {both:,}."
 
 
-def _probe_of_keys(v, inputs):
+def _make_key_probe(v, inputs):
     """Inputs on which keys lose what counts, and inputs that are right to give the same: what cancels is 0 in them.
 
     In half of the columns, one row of W_k is huge for each head, and another one its negative. The query is 4 for these
     two rows and 0 for the others, so the columns are exactly 0 in q W_k. In the keys they are not, and of all that is
     added to them nothing remains: it would take more than 100 bits.
     """
-    inputs, columns, rng = _narrow(inputs)
+    inputs, columns, rng = _narrow_inputs(inputs)
     K, huge = inputs["q_RHK"].shape[2], 2.0 ** _exponent_of_large(v)
     one, other = rng.choice(K, 2, replace=False)
     inputs["q_RHK"][:] = 0
     inputs["q_RHK"][:, :, [one, other]] = 4
-    rows_XD, cancelled = _rows_and_cancelled(v, inputs, "w_k_DD", columns)
+    rows_XD, cancelled = _cancel_columns(v, inputs, "w_k_DD", columns)
     rows_XD[one::K, columns] = huge
     rows_XD[other::K, columns] = -huge
     return inputs, cancelled
 
 
-def _probe_of_values(v, inputs):
+def _make_value_probe(v, inputs):
     """Inputs on which values lose what counts, and inputs that are right to give the same.
 
     Half of the columns of W_v are huge. In each of them, h is 1 at one position, -1 at the next one and 0 elsewhere.
     All positions weigh the same, for the query is 0. So p h is exactly 0 there, and the values are not.
     """
-    inputs, columns, _ = _narrow(inputs)
+    inputs, columns, _ = _narrow_inputs(inputs)
     h_BND, length = inputs["h_BND"], 2 * len(columns)
     inputs["q_RHK"][:] = 0
     inputs["length_B"][:] = length
-    (text,) = np.nonzero(_text(v, length, h_BND.shape[1]))
+    (text,) = np.nonzero(_mask_of_text(v, length, h_BND.shape[1]))
     h_BND[:, text[:, None], columns] = 0
     h_BND[:, text[::2], columns] = 1
     h_BND[:, text[1::2], columns] = -1
-    rows_XD, cancelled = _rows_and_cancelled(v, inputs, "w_v_DD", columns)
+    rows_XD, cancelled = _cancel_columns(v, inputs, "w_v_DD", columns)
     rows_XD[:, columns] = 2.0 ** _exponent_of_large(v)
     return inputs, cancelled
 
 
-def _narrow(inputs):
+def _narrow_inputs(inputs):
     """(a copy of the inputs with heads 16 wide and an even N, half of the columns, random numbers).
 
     The roots of 16 are powers of 2, so that scores may be scaled anywhere without rounding.
@@ -238,7 +238,7 @@ def _narrow(inputs):
     return narrow, rng.permutation(D)[: D // 2], rng
 
 
-def _rows_and_cancelled(v, inputs, name, columns):
+def _cancel_columns(v, inputs, name, columns):
     """(the weight seen as (out, in), the inputs with these columns of it at 0)."""
     cancelled = inputs | {name: inputs[name].copy()}
     rows_XD, zeros_XD = (a[name] if v.layout == "oi" else a[name].T for a in (inputs, cancelled))
@@ -255,12 +255,12 @@ def _exponent_of_large(v):
 
 PROBES = {
     "keys-in-pieces": (
-        _probe_of_keys,
+        _make_key_probe,
         "where W_k has entries 2**{huge} and -2**{huge}, which cancel in q W_k, {sample}: in h W_k they do not cancel,"
         " and rounding to them loses the rest. (q W_k) h loses nothing.",
     ),
     "values-in-pieces": (
-        _probe_of_values,
+        _make_value_probe,
         "where W_v has entries 2**{huge}, and the hidden states that they multiply cancel in p h, {sample}: in h W_v"
         " they do not cancel, and rounding to them loses the rest. (p h) W_v loses nothing.",
     ),
@@ -271,7 +271,7 @@ def _is_long(trial):
     return trial.inputs["h_BND"].shape[1] >= LONG
 
 
-def _most_held(trial):
+def _peak_held_bytes(trial):
     """The most bytes held, by what the process says and, where the system tells it, by what it grew."""
     return max(trial.peak, trial.grown or 0)
 
@@ -280,10 +280,10 @@ def _is_wide(v, trial):
     return bool(trial.got) and v.dtype == "float32" and getattr(trial.got[0], "dtype", None) == np.float64
 
 
-def _text(v, length, N):
+def _mask_of_text(v, length, N):
     place = np.arange(N)
     return place < length if v.padding == "right" else place >= N - length
 
 
-def _keys_of_a_head(inputs):
+def _bytes_of_head_keys(inputs):
     return inputs["h_BND"].shape[1] * inputs["q_RHK"].shape[2] * inputs["h_BND"].itemsize

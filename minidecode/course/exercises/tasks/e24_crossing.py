@@ -26,7 +26,7 @@ class Task(PredictionTask):
             "h": h, "d": 64 * h, "itemsize": rng.choice([2, 4]), "bandwidth": 50 * rng.integers(2, 40),
         }  # fmt: skip
 
-    def expected(self, v, mistake=None):
+    def expected_outputs(self, v, mistake=None):
         heads, beams = 1 if mistake == "forgot-heads" else v.h, 1 if mistake == "forgot-beams" else v.w
         itemsize = 1 if mistake == "counted-numbers" else v.itemsize
         numbers = v.sentences * v.positions * v.d

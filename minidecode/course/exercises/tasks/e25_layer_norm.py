@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike
+from ..exercise import repeat_first_row
 from ..kernel_task import KernelTask, reads_global
 from ..results import POISON, are_same
 from ..verdict import Miss
@@ -54,10 +54,10 @@ class Task(KernelTask):
             cases.append({"out": out, "x": x, "gain": gain, "shift": shift})
         return cases
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return len(inputs["x"]), v.threads
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         x, gain, shift = (inputs[name].astype(np.float64) for name in ("x", "gain", "shift"))
         out = np.zeros(x.shape)
         for r in range(len(x)):
@@ -74,7 +74,7 @@ class Task(KernelTask):
             out[r] = (x[r] - (0 if mistake == "not-centred" else mean)) / spread * gain + shift
         return out
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """The error of float32 sums in any order: the mean is off by width * U * |x| at most, less the row's first
         number.
 
@@ -82,32 +82,32 @@ class Task(KernelTask):
         that a sum of squares is off by width * U of itself moves the spread by half as much.
         """
         x, gain = inputs["x"].astype(np.float64), inputs["gain"].astype(np.float64)
-        want = self.expected(v, inputs)
+        want = self.expected_outputs(v, inputs)
         most = np.abs(x).max(axis=1, keepdims=True)
         spread = np.sqrt(x.var(axis=1, keepdims=True) + v.eps)
         mean_is_off = (v.width + 2) * U * most
         normed = np.abs((x - x.mean(axis=1, keepdims=True)) / spread)
         return mean_is_off / spread * (1 + normed) * gain + (v.width + 8) * U * (normed * gain + np.abs(want) + 3)
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "x")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "x")}
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """E[x^2] - mean^2: only the rows far from zero are wrong, for what is left of their variance is rounding."""
-        if mistake := super().recognise(v, tried):
+        if mistake := super().recognise_mistake(v, tried):
             return mistake
         near, far = [], []
         for t in tried:
             if t.got is None or not t.miss or not t.miss.is_of_value:
                 continue
-            want, bound = self.expected(v, t.inputs), self.bound(v, t.inputs)
+            want, bound = self.expected_outputs(v, t.inputs), self.error_bound(v, t.inputs)
             for r, row in enumerate(t.inputs["x"]):
                 fine = are_same((t.got[0][r],), (want[r],), bound[r])
                 (far if abs(float(row[0])) > FAR / 2 else near).append(fine)
         return "squares-minus-square" if all(near) and far and not all(far) else None
 
-    def tell(self, v, inputs, got, want):
-        off = ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs))
+    def describe_difference(self, v, inputs, got, want):
+        off = ~(np.abs(got[0] - want[0]) <= self.error_bound(v, inputs))
         r, d = (int(i) for i in np.argwhere(off)[0])
         mine = got[0][r, d]
         seen = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
@@ -124,7 +124,7 @@ class Task(KernelTask):
             return "tail-not-left-out" if is_last_round and finding["thread"] >= v.width % v.threads else None
         return super().mistake_of_finding(v, trial, finding)
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         size, loads = trial.inputs["x"].size, trial.ran.counts["global_loads"]
         most = {"x": size + size // 10 + v.threads * len(trial.inputs["x"]), "gain": size, "shift": size}
         limit = sum(most.values())  # of x, a number more by each thread

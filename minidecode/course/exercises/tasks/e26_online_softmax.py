@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike
+from ..exercise import repeat_first_row
 from ..kernel_task import KernelTask, reads_global
 from ..results import POISON, are_same
 from ..verdict import Miss
@@ -62,17 +62,17 @@ class Task(KernelTask):
             cases.append({"out": out, "x": x.astype(np.float32), "length_R": length_R.astype(np.int64)})
         return cases
 
-    def disguised(self, v, inputs, rng):
+    def disguise_inputs(self, v, inputs, rng):
         """What a length leaves out stays behind it."""
         x = inputs["x"].copy()
         for row, length in zip(x, inputs["length_R"], strict=True):
             row[:length] = rng.permutation(row[:length])
         return inputs | {"x": x}
 
-    def launch(self, v, inputs):
+    def blocks_and_threads(self, v, inputs):
         return -(-len(inputs["x"]) // v.warps), 32 * v.warps
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         x, out = inputs["x"].astype(np.float64), np.zeros(inputs["x"].shape)
         for r, length in enumerate(inputs["length_R"].tolist()):
             scores = x[r] * (1.0 if mistake == "no-scale" else v.scale)
@@ -104,7 +104,7 @@ class Task(KernelTask):
                 out[r, k] = np.exp(scores[k] - tops[k % 32]) / totals[k % 32]
         return out
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """The error of a probability, which is 1 at most.
 
         Two scores and their difference round by U of the score each, and exp makes a relative error of that; exp itself
@@ -113,16 +113,18 @@ class Task(KernelTask):
         scores = np.abs(inputs["x"].astype(np.float64) * v.scale).max()
         return (3 * scores + 3 * inputs["x"].shape[1] + 16) * U
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "x", "length_R")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "x", "length_R")}
 
-    def recognise(self, v, tried):
-        if mistake := super().recognise(v, tried):
+    def recognise_mistake(self, v, tried):
+        if mistake := super().recognise_mistake(v, tried):
             return mistake
         if not next(t for t in tried if t.miss).miss.is_of_value:
             return None
         judged = [t for t in tried if t.got is not None]
-        if self._gives_all(v, tried, lambda t: self.expected(v, t.inputs, "tail-written")):  # it is not in the sum
+        if self._matches_all_trials(
+            v, tried, lambda t: self.expected_outputs(v, t.inputs, "tail-written")
+        ):  # it is not in the sum
             return "tail-not-masked"
         if self._only_short_rows_are_no_numbers(v, judged):
             return "nothing-less-nothing"
@@ -132,7 +134,7 @@ class Task(KernelTask):
         """Rows with fewer numbers than lanes, and no others."""
         some = False
         for t in judged:
-            want, bound = self.expected(v, t.inputs), self.bound(v, t.inputs)
+            want, bound = self.expected_outputs(v, t.inputs), self.error_bound(v, t.inputs)
             for r, length in enumerate(t.inputs["length_R"]):
                 if are_same((t.got[0][r],), (want[r],), bound):
                     continue
@@ -145,7 +147,7 @@ class Task(KernelTask):
         """All probabilities of a row too small by the same factor: the sum lacks some shrinking, by whatever path."""
         factors = []
         for t in judged:
-            want = self.expected(v, t.inputs)
+            want = self.expected_outputs(v, t.inputs)
             for r, length in enumerate(t.inputs["length_R"]):
                 got = t.got[0][r].astype(np.float64)
                 if np.isnan(got).any() or got[length:].any() or not (got[:length] > 0).all():
@@ -157,8 +159,8 @@ class Task(KernelTask):
         # Where each lane has one number, nothing can go wrong in the lanes; a factor of one for all rows is no mistake.
         return bool(factors) and max(factors) <= 1.001 and min(factors) < 0.99 and max(factors) > 0.999
 
-    def tell(self, v, inputs, got, want):
-        off = ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs))
+    def describe_difference(self, v, inputs, got, want):
+        off = ~(np.abs(got[0] - want[0]) <= self.error_bound(v, inputs))
         r, k = (int(i) for i in np.argwhere(off)[0])
         mine, length = got[0][r, k], int(inputs["length_R"][r])
         seen = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
@@ -171,7 +173,7 @@ class Task(KernelTask):
             f" score {float(inputs['x'][r, :length].max()) * v.scale:.4g})."
         )
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         held, rows = trial.ran.shared_bytes, len(trial.inputs["x"])
         if held > ROOM:
             message = f"The shared arrays of a block hold {held:,} bytes; {ROOM} are the most."

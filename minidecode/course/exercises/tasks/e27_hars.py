@@ -53,35 +53,44 @@ class Task(NumPyTask):
     def cases(self, v, rng):
         C = 2 * v.w
         big, bigger = (C * int(rng.integers(*at)) for at in ((3 * C, 4 * C), (6 * C, 7 * C)))
-        cases = [self._drawn(v, rng, 1, 2 * C, ["plain"]), self._drawn(v, rng, 1, 4 * C, ["spread"])]
-        cases += [self._drawn(v, rng, 1, 4 * C, ["large"]), self._drawn(v, rng, 1, big, ["overflow"])]
-        cases.append(self._drawn(v, rng, 1, bigger, ["poor neighbours"]))
-        cases.append(self._drawn(v, rng, 3, bigger, ["plain", "spread", "overflow"]))
-        return [*cases, self._drawn(v, rng, 2, bigger, ["rising"]), self._drawn(v, rng, 2, bigger, ["falling"])]
+        cases = [self._draw_distinct(v, rng, 1, 2 * C, ["plain"]), self._draw_distinct(v, rng, 1, 4 * C, ["spread"])]
+        cases += [self._draw_distinct(v, rng, 1, 4 * C, ["large"]), self._draw_distinct(v, rng, 1, big, ["overflow"])]
+        cases.append(self._draw_distinct(v, rng, 1, bigger, ["poor neighbours"]))
+        cases.append(self._draw_distinct(v, rng, 3, bigger, ["plain", "spread", "overflow"]))
+        return [
+            *cases,
+            self._draw_distinct(v, rng, 2, bigger, ["rising"]),
+            self._draw_distinct(v, rng, 2, bigger, ["falling"]),
+        ]
 
-    def _drawn(self, v, rng, B, V, kinds):
+    def _draw_distinct(self, v, rng, B, V, kinds):
         """Until the best differ by more than rounding, and named mistakes from each other where they can be."""
         for _ in range(500):
-            inputs = self._one(v, rng, B, V, kinds)
+            inputs = self._draw_candidate_inputs(v, rng, B, V, kinds)
             ways = [
-                self._search(v, inputs, C=2 * v.w + 1),
-                *(self._search(v, inputs, m) for m in self._mistakes_by_value()),
+                self._expected_candidates(v, inputs, C=2 * v.w + 1),
+                *(self._expected_candidates(v, inputs, m) for m in self._mistakes_by_value()),
             ]
-            clear = all((np.diff(-score_BC) > 4 * self.bound(v, inputs)[0]).all() for score_BC, _ in ways)
+            clear = all((np.diff(-score_BC) > 4 * self.error_bound(v, inputs)[0]).all() for score_BC, _ in ways)
             due = {"plain": ["not-normalised", "sum-of-survivors"], "spread": ["strict-threshold", "w-groups"],
                    "overflow": ["overflow-dropped"], "large": ["exp-overflows"]}  # fmt: skip
-            ways = [self.expected(v, inputs, m) for m in [None, *(m for kind in kinds for m in due.get(kind, ()))]]
+            ways = [
+                self.expected_outputs(v, inputs, m) for m in [None, *(m for kind in kinds for m in due.get(kind, ()))]
+            ]
             pairs = itertools.combinations(ways, 2)
-            if "poor neighbours" in kinds and self._reach(v, inputs, of_other=True) <= self._limit(v, inputs) + 2:
+            if (
+                "poor neighbours" in kinds
+                and self._count_survivors(v, inputs, of_other=True) <= self._rank_limit(v, inputs) + 2
+            ):
                 continue
-            if clear and not any(are_same(one, two, self.bound(v, inputs)) for one, two in pairs):
+            if clear and not any(are_same(one, two, self.error_bound(v, inputs)) for one, two in pairs):
                 return inputs
         raise ValueError(f"nothing was drawn for {kinds}")
 
     def _mistakes_by_value(self):
         return [m for m in self.known if m not in TOLD_BY_RANKING]
 
-    def _one(self, v, rng, B, V, kinds):
+    def _draw_candidate_inputs(self, v, rng, B, V, kinds):
         C = 2 * v.w
         logits_RV = rng.uniform(0, 12, (B * v.w, V))
         logits_RV += rng.integers(-3, 4, (B * v.w, 1))
@@ -89,7 +98,7 @@ class Task(NumPyTask):
         for b in range(B):
             kind, r = kinds[b % len(kinds)], b * v.w + int(rng.integers(v.w))
             if kind == "spread":  # all the best continue one beam, one of them in each group
-                group_V = _group(v.grouping, V, C)
+                group_V = _group_of_columns(v.grouping, V, C)
                 places = [int(rng.choice(np.flatnonzero(group_V == g))) for g in range(C)]
                 logits_RV[r, places] = logits_RV[r].max() + 1 + rng.permutation(C) / 4
                 base_BW[b, r % v.w] = 0
@@ -97,37 +106,40 @@ class Task(NumPyTask):
                 logits_RV[r] += 800  # exp(800) is beyond float64, too
                 base_BW[b, r % v.w] = 0
             if kind == "poor neighbours":  # one group of the other grouping is poor, and none of this one
-                poor = _group(OTHER[v.grouping], V, C) == int(rng.integers(C))
+                poor = _group_of_columns(OTHER[v.grouping], V, C) == int(rng.integers(C))
                 logits_RV[b * v.w : b * v.w + v.w, poor] -= 20
             if kind in ("rising", "falling"):  # one poor group, and token by token ever better ones, or ever worse ones
                 logits_RV[b * v.w : b * v.w + v.w].sort()
-                group_V = _group(v.grouping, V, C)
+                group_V = _group_of_columns(v.grouping, V, C)
                 logits_RV[b * v.w : b * v.w + v.w, group_V == int(rng.integers(C - 1))] -= 40
                 if kind == "falling":
                     logits_RV[b * v.w : b * v.w + v.w] = logits_RV[b * v.w : b * v.w + v.w, ::-1]
             if kind == "overflow":  # one poor group, and the best at the end
-                group_V = _group(v.grouping, V, C)
+                group_V = _group_of_columns(v.grouping, V, C)
                 poor = group_V == int(rng.integers(C - 1))
                 rows = slice(b * v.w, b * v.w + v.w)
                 logits_RV[rows, poor] -= 20
                 logits_RV[rows, -1] += 6 + np.arange(v.w)
         return {"logits_RV": logits_RV.astype(v.dtype), "base_BW": base_BW.astype(v.dtype),
-                "rank": Callback("rank", lambda score_X: _rank(score_X, v.room))}  # fmt: skip
+                "rank": Callback("rank", lambda score_X: _check_and_rank(score_X, v.room))}  # fmt: skip
 
     def run(self, submission, v, trials, verdict):
         """Each input once more, with a `rank` that says the worst first: who ranks with it then gives other outputs."""
         super().run(submission, v, trials, verdict)
-        worst_first = Callback("rank", lambda score_X: _rank(score_X, v.room)[::-1])
+        worst_first = Callback("rank", lambda score_X: _check_and_rank(score_X, v.room)[::-1])
         self.try_again(submission, v, trials, lambda inputs: inputs | {"rank": worst_first})
-        if all(t.got is not None and not (t.miss or self.wrong(v, t) or self.miss(v, t)) for t in trials):
-            trials[0].miss = self._chosen_otherwise(v, trials) or self._chosen_before(v, trials)
+        if all(
+            t.got is not None and not (t.miss or self.find_wrong_output(v, t) or self.find_excess_cost(v, t))
+            for t in trials
+        ):
+            trials[0].miss = self._find_choice_without_rank(v, trials) or self._find_choice_before_rank(v, trials)
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_RANKING:
             raise NotImplementedError  # told by what is ranked
-        return self._search(v, inputs, mistake)
+        return self._expected_candidates(v, inputs, mistake)
 
-    def _search(self, v, inputs, mistake=None, C=None):
+    def _expected_candidates(self, v, inputs, mistake=None, C=None):
         logits_RV, base_BW = inputs["logits_RV"].astype(np.float64), inputs["base_BW"].astype(np.float64)
         (B, W), V, C = base_BW.shape, logits_RV.shape[1], C or 2 * v.w
         score_BC, index_BC = np.zeros((B, C)), np.zeros((B, C), np.int64)
@@ -135,7 +147,9 @@ class Task(NumPyTask):
             pool = []  # (score, index), in the order of the index
             for w in range(W):
                 logits_V = logits_RV[b * W + w]
-                kept_V = self._kept(v, logits_V, W if mistake == "w-groups" else 2 * W, mistake == "strict-threshold")
+                kept_V = self._survivors(
+                    v, logits_V, W if mistake == "w-groups" else 2 * W, mistake == "strict-threshold"
+                )
                 summed = logits_V[kept_V] if mistake == "sum-of-survivors" else logits_V
                 largest = summed.max()
                 less = 0 if mistake == "not-normalised" else largest + np.log(np.exp(summed - largest).sum())
@@ -149,46 +163,46 @@ class Task(NumPyTask):
             score_BC[b, : len(best)], index_BC[b, : len(best)] = zip(*best, strict=True)
         return score_BC, index_BC
 
-    def _kept(self, v, logits_V, groups, is_strict=False, grouping=None):
-        group_V = _group(grouping or v.grouping, len(logits_V), groups)
+    def _survivors(self, v, logits_V, groups, is_strict=False, grouping=None):
+        group_V = _group_of_columns(grouping or v.grouping, len(logits_V), groups)
         threshold = min(logits_V[group_V == g].max() for g in range(groups))
         return logits_V > threshold if is_strict else logits_V >= threshold
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """A sum of V exponentials, its logarithm, three additions of numbers up to the largest; indices are exact."""
         largest = max(64.0, float(np.abs(inputs["logits_RV"]).max()))
         return (8 * largest + inputs["logits_RV"].shape[1]) * np.finfo(v.dtype).eps, 0
 
-    def _reach(self, v, inputs, of_other=False):
+    def _count_survivors(self, v, inputs, of_other=False):
         """How many numbers of the call reach their beam's threshold, in this grouping or in the other one."""
         grouping = OTHER[v.grouping] if of_other else v.grouping
-        return sum(int(self._kept(v, row, 2 * v.w, grouping=grouping).sum()) for row in inputs["logits_RV"])
+        return sum(int(self._survivors(v, row, 2 * v.w, grouping=grouping).sum()) for row in inputs["logits_RV"])
 
-    def _limit(self, v, inputs):
-        return 2 * self._reach(v, inputs) + v.room
+    def _rank_limit(self, v, inputs):
+        return 2 * self._count_survivors(v, inputs) + v.room
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         W, V = inputs["base_BW"].shape[1], inputs["logits_RV"].shape[1]
-        wrong_BC = (got[1] != want[1]) | ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs)[0])
+        wrong_BC = (got[1] != want[1]) | ~(np.abs(got[0] - want[0]) <= self.error_bound(v, inputs)[0])
         b, c = np.argwhere(wrong_BC)[0].tolist()
         mine, due = int(got[1][b, c]), int(want[1][b, c])
         message = (
             f"{self.call(inputs)}: sentence {b}, place {c} holds beam {mine // V}, token {mine % V} with the score"
         )
         message += f" {float(got[0][b, c]):.6g}; right is beam {due // V}, token {due % V} with {want[0][b, c]:.6g}"
-        survivors = [int(self._kept(v, row, 2 * W).sum()) for row in inputs["logits_RV"][b * W : b * W + W]]
+        survivors = [int(self._survivors(v, row, 2 * W).sum()) for row in inputs["logits_RV"][b * W : b * W + W]]
         survivors = " + ".join(map(str, survivors))
         return f"{message}. Of {W} x {V:,} scores of this sentence {survivors} reach their thresholds."
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         ranked = sum(np.size(arguments[0]) for _, arguments in trial.calls)
-        reach, limit = self._reach(v, trial.inputs), self._limit(v, trial.inputs)
+        reach, limit = self._count_survivors(v, trial.inputs), self._rank_limit(v, trial.inputs)
         sentences = len(trial.inputs["base_BW"])
         numbers = {"ranked": ranked, "survivors": reach, "limit": limit}
         if not trial.calls:
             message = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
             return Miss(message, None, numbers, shows_input=False, is_explained=True)
-        if (sentence := self._ranked_otherwise(trial)) is not None:
+        if (sentence := self._sentence_without_rank(trial)) is not None:
             message = f"{self.call(trial.inputs)} ranks sentence {sentence} without `rank`: a `rank` that returns the"
             message += " worst first does not change its results. Only what `rank` ranks can be counted."
             return Miss(message, None, numbers, shows_input=False, is_explained=True)
@@ -202,13 +216,13 @@ class Task(NumPyTask):
         )
         message += " ones were among them."
         mistake = None
-        if abs(different - self._reach(v, trial.inputs, of_other=True)) <= 2:  # two may be alike
+        if abs(different - self._count_survivors(v, trial.inputs, of_other=True)) <= 2:  # two may be alike
             mistake = "other-grouping"
         elif different >= total - 2:
             mistake = "ranks-everything"
         return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
 
-    def _ranked_otherwise(self, trial):
+    def _sentence_without_rank(self, trial):
         """The first sentence whose results do not depend on what `rank` says."""
         turned = trial.again.got
         if turned is None or len(turned) != 2 or np.shape(turned[1]) != trial.got[1].shape:
@@ -216,7 +230,7 @@ class Task(NumPyTask):
         same_B = (trial.got[1] == turned[1]).all(axis=1)
         return int(np.argmax(same_B)) if same_B.any() else None
 
-    def _chosen_otherwise(self, v, trials):
+    def _find_choice_without_rank(self, v, trials):
         """Whether the best are chosen before `rank` is asked: then one that says the worst first finds the same ones.
 
         Where no more than C reach their thresholds there is nothing to choose.
@@ -226,14 +240,16 @@ class Task(NumPyTask):
             if turned is None or len(turned) != 2 or np.shape(turned[1]) != trial.got[1].shape:
                 return None  # it could make nothing of the worst
             for b, (mine_C, theirs_C) in enumerate(zip(trial.got[1].tolist(), turned[1].tolist(), strict=True)):
-                kept = sum(int(self._kept(v, row, 2 * W).sum()) for row in trial.inputs["logits_RV"][b * W : b * W + W])
+                kept = sum(
+                    int(self._survivors(v, row, 2 * W).sum()) for row in trial.inputs["logits_RV"][b * W : b * W + W]
+                )
                 if kept > 2 * W and set(mine_C) != set(theirs_C):
                     return None
         message = f"{self.call(trials[0].inputs)} is right, and so are the others; but in each sentence the best are"
         message += " chosen without `rank`: one that says the worst first changes their order, and finds the same ones."
         return Miss(f"{message} Only what `rank` ranks can be counted.", None, shows_input=False, is_explained=True)
 
-    def _chosen_before(self, v, trials):
+    def _find_choice_before_rank(self, v, trials):
         """Whether `rank` was given chosen numbers alone, by two inputs that no choice fits both of.
 
         An answer that goes through the tokens upwards, and leaves out what is beaten already, ranks all of the rising
@@ -241,7 +257,7 @@ class Task(NumPyTask):
         half of one of the two.
         """
         two = [t for t in trials if self._is_mirrored(t.inputs)]
-        due = [sum(max(sizes) for sizes in self._survivors(v, t.inputs)) for t in two]
+        due = [sum(max(sizes) for sizes in self._count_survivors_by_beam(v, t.inputs)) for t in two]
         ranked = [len(np.unique(np.concatenate([np.ravel(a[0]) for _, a in t.calls]))) for t in two]
         if not any(mine >= 0.95 * all_of for mine, all_of in zip(ranked, due, strict=True)):
             message = (
@@ -255,7 +271,7 @@ class Task(NumPyTask):
         if not all(got is not None and len(got) == 2 and np.shape(got[1]) == t.got[1].shape
                    for got, t in zip(turned, two, strict=True)):  # fmt: skip
             return None  # it could make nothing of the worst
-        if any(self._has_worse_ones(v, t.inputs, got[1]) for t, got in zip(two, turned, strict=True)):
+        if any(self._chooses_worse_survivors(v, t.inputs, got[1]) for t, got in zip(two, turned, strict=True)):
             return None
         message = (
             f"{self.call(two[0].inputs)} chooses by itself: a `rank` that says the worst first is given better ones"
@@ -270,18 +286,18 @@ class Task(NumPyTask):
         steps = np.diff(rich_V)
         return len(rich_V) < len(logits_V) and bool((steps > 0).all() or (steps < 0).all())
 
-    def _survivors(self, v, inputs):
+    def _count_survivors_by_beam(self, v, inputs):
         """How many numbers of each beam reach the threshold of their sentence."""
-        survivors = [int(self._kept(v, row, 2 * v.w).sum()) for row in inputs["logits_RV"]]
+        survivors = [int(self._survivors(v, row, 2 * v.w).sum()) for row in inputs["logits_RV"]]
         return [survivors[r : r + v.w] for r in range(0, len(survivors), v.w)]
 
-    def _has_worse_ones(self, v, inputs, index_BC):
+    def _chooses_worse_survivors(self, v, inputs, index_BC):
         """Whether for each sentence some of these are among the worse half of a beam's survivors."""
         V = inputs["logits_RV"].shape[1]
         for b, index_C in enumerate(index_BC.tolist()):
             rows = [(b * v.w + i // V, i % V) for i in index_C if 0 <= i < v.w * V]
             better = [int((inputs["logits_RV"][r] > inputs["logits_RV"][r, t]).sum()) for r, t in rows]
-            halves = [int(self._kept(v, inputs["logits_RV"][r], 2 * v.w).sum()) // 2 for r, _ in rows]
+            halves = [int(self._survivors(v, inputs["logits_RV"][r], 2 * v.w).sum()) // 2 for r, _ in rows]
             if not any(place > half for place, half in zip(better, halves, strict=True)):
                 return False
         return True
@@ -299,11 +315,11 @@ class Task(NumPyTask):
         return f"Of {last.inputs['logits_RV'].size:,} scores of the last one, {ranked:,} were ranked."
 
 
-def _group(grouping, V, groups):
+def _group_of_columns(grouping, V, groups):
     return np.arange(V) % groups if grouping == "interleaved" else np.arange(V) // (V // groups)
 
 
-def _rank(score_X, room):
+def _check_and_rank(score_X, room):
     score_X = np.asarray(score_X, np.float64)
     if score_X.ndim != 1:
         raise ValueError(f"rank wants one row of scores, not an array of shape {score_X.shape}")

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..exercise import draw_telling_input
 from ..kernel_task import KernelTask
-from ..results import unwritten
+from ..results import make_unwritten_array
 from ..verdict import Miss
 
 INPUTS = 160  # of the largest
@@ -50,10 +50,10 @@ class Task(KernelTask):
     def cases(self, v, rng):
         def draw_inputs(outputs, inputs):
             shape = (outputs, inputs) if v.layout == "oi" else (inputs, outputs)
-            return {"y": unwritten((outputs,)), "x": rng.integers(-127, 128, inputs).astype(np.int8),
+            return {"y": make_unwritten_array((outputs,)), "x": rng.integers(-127, 128, inputs).astype(np.int8),
                     "w": rng.integers(-127, 128, shape).astype(np.int8),
                     "scale": (rng.integers(1, 64, outputs) / 4096).astype(np.float32),
-                    "x_scale": np.float32(rng.integers(2, 16) / 256), "wide": unwritten(shape)}  # fmt: skip
+                    "x_scale": np.float32(rng.integers(2, 16) / 256), "wide": make_unwritten_array(shape)}  # fmt: skip
 
         cases = [draw_telling_input(self, v, lambda: draw_inputs(3, 4)), draw_inputs(2, 32 + int(rng.integers(1, 20)))]
         cases.append(draw_inputs(v.threads + int(rng.integers(1, 20)), int(rng.integers(9, 31))))
@@ -70,7 +70,7 @@ class Task(KernelTask):
                 trial.got, wide = trial.got[:1], trial.got[1]
                 trial.ran.copied = int((~np.isnan(wide)).sum())
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake in ("dequantized-copy", "strided-reads"):
             raise NotImplementedError  # told by bytes
         w = inputs["w"] if v.layout == "oi" else inputs["w"].T
@@ -83,17 +83,17 @@ class Task(KernelTask):
             y.append(total * factor * (1 if mistake == "scale-of-x-lost" else float(inputs["x_scale"])))
         return np.array(y)
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """Each of the terms rounded, as they are when scales go into them, and each addition of them."""
         x, w = np.abs(inputs["x"].astype(np.float64)), np.abs(inputs["w"].astype(np.float64))
         sizes = (w @ x if v.layout == "oi" else x @ w) * inputs["scale"] * float(inputs["x_scale"])
         return (len(x) + 4) * np.finfo(np.float32).eps * sizes
 
-    def size(self, v, inputs):
+    def size_for_multiples(self, v, inputs):
         return len(inputs["x"])
 
-    def tell(self, v, inputs, got, want):
-        o = int(np.argwhere(~(np.abs(got[0] - want[0]) <= self.bound(v, inputs)))[0, 0])
+    def describe_difference(self, v, inputs, got, want):
+        o = int(np.argwhere(~(np.abs(got[0] - want[0]) <= self.error_bound(v, inputs)))[0, 0])
         mine = "was never written" if np.isnan(got[0][o]) else f"is {got[0][o]:.6g}"
         w = inputs["w"] if v.layout == "oi" else inputs["w"].T
         total = int(inputs["x"].astype(int) @ w[o])
@@ -102,7 +102,7 @@ class Task(KernelTask):
             f" {inputs['scale'][o]:.6g} times {inputs['x_scale']:.6g}."
         )
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         w, ran = trial.inputs["w"], trial.ran
         if (threads := int(np.prod(ran.threads))) > v.threads:
             return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")

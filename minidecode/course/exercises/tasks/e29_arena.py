@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..numpy_task import NumPyTask
-from ..results import different_kind
+from ..results import find_fault_of_kind
 from ..verdict import Miss
 
 FAR = 2**40  # bytes: no block of these arrays is so large, and sums of such offsets still fit in 64 bits
@@ -48,26 +48,26 @@ class Task(NumPyTask):
             inputs([(unit, 0, 2), (2 * unit, 0, 0), (4 * unit, 1, 1), (size, 3, 3)]),
         ]
         for count in (int(rng.integers(16, 24)), int(rng.integers(30, 50))):
-            cases.append(self._where_order_matters(v, rng, inputs, count))
+            cases.append(self._draw_order_sensitive_case(v, rng, inputs, count))
         return cases
 
-    def _where_order_matters(self, v, rng, inputs, count):
+    def _draw_order_sensitive_case(self, v, rng, inputs, count):
         """Drawn until a planner that takes arrays in order, or frees them late, needs more than is allowed."""
         for _ in range(2000):
             first_X = rng.integers(0, count, count)
             last_X = first_X + rng.geometric(0.35, count)
             bytes_X = rng.choice([1, 1, 2, 5, 9, 16], count) * v.aligned - rng.integers(0, 7, count)
             case = inputs(np.stack([bytes_X, first_X, last_X], axis=1))
-            size_X, first_X, last_X = _arrays(v, case)
-            come = _plans_as_they_come(v, size_X, first_X, last_X)
+            size_X, first_X, last_X = _sizes_and_lifetimes(v, case)
+            come = _plan_in_order_of_writes(v, size_X, first_X, last_X)
             late = [_greedy_plan(order, size_X, first_X, last_X + 1, v.aligned, fit)
                     for order, fit in _orders_large_first(v, size_X, first_X, last_X)[:2]]  # fmt: skip
-            if min(_peak_bytes(offset_X, size_X) for offset_X in (*come, *late)) > self._limit(v, case):
+            if min(_peak_bytes(offset_X, size_X) for offset_X in (*come, *late)) > self._peak_limit(v, case):
                 return case
         raise ValueError("no input was drawn on which the order matters")
 
-    def _limit(self, v, inputs):
-        size_X, first_X, last_X = _arrays(v, inputs)
+    def _peak_limit(self, v, inputs):
+        size_X, first_X, last_X = _sizes_and_lifetimes(v, inputs)
         plans = [_greedy_plan(order, size_X, first_X, last_X, v.aligned, fit)
                  for order, fit in _orders_large_first(v, size_X, first_X, last_X)]  # fmt: skip
         return int(MOST * max(_peak_bytes(offset_X, size_X) for offset_X in plans))
@@ -75,13 +75,13 @@ class Task(NumPyTask):
     def call(self, inputs):
         return f"plan({len(inputs['bytes_X'])} arrays, {int(inputs['bytes_X'].sum()):,} bytes)"
 
-    def wrong(self, v, trial):
+    def find_wrong_output(self, v, trial):
         if trial.got is None:
             return None
-        if problem := self._no_plan(trial):
+        if problem := self._find_unreadable_plan(trial):
             return problem
-        offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _arrays(v, trial.inputs)
-        meet_XX = _meet(first_X, last_X)
+        offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _sizes_and_lifetimes(v, trial.inputs)
+        meet_XX = _live_together(first_X, last_X)
         if (offset_X < 0).any():
             x = int((offset_X < 0).argmax())
             return Miss(f"{self.call(trial.inputs)}: offset_X[{x}] is {offset_X[x]}, before the block begins.")
@@ -94,12 +94,12 @@ class Task(NumPyTask):
                 f"offset_X[{x}] is {offset_X[x]:,}, {offset_X[x] % v.aligned} bytes behind a multiple of {v.aligned}"
             )
             return Miss(f"{self.call(trial.inputs)}: {message}.", "unaligned")
-        return self._too_large(v, trial, offset_X, size_X, first_X, last_X)
+        return self._find_peak_beyond_limit(v, trial, offset_X, size_X, first_X, last_X)
 
-    def _no_plan(self, trial):
+    def _find_unreadable_plan(self, trial):
         """What cannot be read as a plan: another kind of result, or offsets that sums of 64 bits may not hold."""
         count = len(trial.inputs["bytes_X"])
-        if problem := different_kind(self.returns, trial.got, (np.zeros(count, np.int64),)):
+        if problem := find_fault_of_kind(self.returns, trial.got, (np.zeros(count, np.int64),)):
             return problem
         far = [(x, offset) for x, offset in enumerate(trial.got[0].tolist()) if offset > FAR]
         if not far:
@@ -119,8 +119,8 @@ class Task(NumPyTask):
             f" {max(first_X[x], first_X[y])} needs both{more}."
         )
 
-    def _too_large(self, v, trial, offset_X, size_X, first_X, last_X):
-        peak, limit = _peak_bytes(offset_X, size_X), self._limit(v, trial.inputs)
+    def _find_peak_beyond_limit(self, v, trial, offset_X, size_X, first_X, last_X):
+        peak, limit = _peak_bytes(offset_X, size_X), self._peak_limit(v, trial.inputs)
         if peak <= limit:
             return None
         alive, separate = _bytes_alive(size_X, first_X, last_X), int(_align_size(size_X, v.aligned).sum())
@@ -129,34 +129,34 @@ class Task(NumPyTask):
         numbers = {"peak": peak, "limit": limit, "alive": alive}
         return Miss(message, None, numbers)
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """All plans together: two arrays of a small one may share bytes, or not, for many reasons."""
         tried = [t for t in tried if t.got is not None]
-        if any(self._no_plan(t) for t in tried):
+        if any(self._find_unreadable_plan(t) for t in tried):
             return None
-        plans = [(t.got[0].astype(np.int64), *_arrays(v, t.inputs)) for t in tried]
+        plans = [(t.got[0].astype(np.int64), *_sizes_and_lifetimes(v, t.inputs)) for t in tried]
         shares = [np.triu(_share_bytes(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
         together = list(zip(shares, plans, strict=True))
-        if any((share_XX & _meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
-            shorter = [share_XX & _meet(first_X, np.maximum(last_X - 1, first_X))
+        if any((share_XX & _live_together(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
+            shorter = [share_XX & _live_together(first_X, np.maximum(last_X - 1, first_X))
                        for share_XX, (_, _, first_X, last_X) in together]  # fmt: skip
             return None if any(s_XX.any() for s_XX in shorter) else "frees-early"
         if not any(share_XX.any() for share_XX in shares):
             return "no-reuse"
         for fit in (0, 1):
-            if all(np.array_equal(offset_X, _plans_as_they_come(v, *arrays)[fit]) for offset_X, *arrays in plans):
+            if all(np.array_equal(offset_X, _plan_in_order_of_writes(v, *arrays)[fit]) for offset_X, *arrays in plans):
                 return "first-come"
-        longer = [share_XX & _meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
+        longer = [share_XX & _live_together(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
         return None if any(s_XX.any() for s_XX in longer) else "frees-late"
 
     def praise(self, v, tried):
         last = tried[-1]
-        size_X, first_X, last_X = _arrays(v, last.inputs)
+        size_X, first_X, last_X = _sizes_and_lifetimes(v, last.inputs)
         peak, alive = _peak_bytes(last.got[0].astype(np.int64), size_X), _bytes_alive(size_X, first_X, last_X)
         return f"The last block has {peak:,} bytes for {int(size_X.sum()):,}; {alive:,} are alive at one call."
 
 
-def _arrays(v, inputs):
+def _sizes_and_lifetimes(v, inputs):
     """(bytes, first call, last call), the ends included."""
     last_X = inputs["end_X"] - (not v.end_is_needed)
     return inputs["bytes_X"], inputs["first_X"], last_X
@@ -166,7 +166,7 @@ def _align_size(size, unit):
     return -(-size // unit) * unit
 
 
-def _meet(first_X, last_X):
+def _live_together(first_X, last_X):
     return (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
 
 
@@ -191,7 +191,7 @@ def _orders_large_first(v, size_X, first_X, last_X):
     return [(order, fit) for order in orders for fit in ("lowest", "tightest")]
 
 
-def _plans_as_they_come(v, size_X, first_X, last_X):
+def _plan_in_order_of_writes(v, size_X, first_X, last_X):
     """Two plans of who takes arrays in the order in which they are written."""
     order = np.argsort(first_X, kind="stable")
     return [_greedy_plan(order, size_X, first_X, last_X, v.aligned, fit) for fit in ("lowest", "tightest")]

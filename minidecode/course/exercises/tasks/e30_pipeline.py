@@ -59,7 +59,7 @@ class Task(NumPyTask):
             if broken is not None:
                 line_X[broken] = BREAK
             write = Callback("write", lambda k, result: None, stall)  # the trial notes its calls
-            return {"line_X": line_X, "read": Callback("read", _read), "write": write}
+            return {"line_X": line_X, "read": Callback("read", _parse_line), "write": write}
 
         n = v.batch
         later = int(rng.integers(1, n))
@@ -75,22 +75,22 @@ class Task(NumPyTask):
         super().run(submission, v, trials, verdict)
         for trial in trials:
             if trial.miss and trial.miss.mistake == "time":
-                asked, written = _count(trial, "read"), _count(trial, "write")
+                asked, written = _count_calls(trial, "read"), _count_calls(trial, "write")
                 message = f"in {SECONDS} seconds it asked for {asked} lines and wrote {written}, and nothing more came"
-                message = f"{self._summary(v, trial.inputs)} does not end: {message}."
+                message = f"{self._call_and_special_lines(v, trial.inputs)} does not end: {message}."
                 trial.miss = Miss(message, "deadlock", {"asked": asked, "written": written})
 
-    def wrong(self, v, trial):
+    def find_wrong_output(self, v, trial):
         if trial.got is None:
             return None
         if trial.late:
             what = f"{trial.late[0]} is called by a thread when run has returned already"
-            return Miss(f"{self._summary(v, trial.inputs)}: {what}.", "not-joined")
-        due = dict(enumerate(self._results(v, trial.inputs)))
+            return Miss(f"{self._call_and_special_lines(v, trial.inputs)}: {what}.", "not-joined")
+        due = dict(enumerate(self._expected_results(v, trial.inputs)))
         written = [arguments for name, arguments in trial.calls if name == "write"]
         if not all(len(a) == 2 and all(isinstance(n, int | np.integer) for n in a) for a in written):
             return Miss(f"{self.call(trial.inputs)}: write wants two integers, the line's and its result.")
-        times, head = Counter(int(k) for k, _ in written), self._summary(v, trial.inputs)
+        times, head = Counter(int(k) for k, _ in written), self._call_and_special_lines(v, trial.inputs)
         numbers = {"due": len(due), "written": len(written)}
         doubled, missing = [k for k in due if times[k] > 1], [k for k in due if not times[k]]
         if doubled:
@@ -103,13 +103,13 @@ class Task(NumPyTask):
             message = f"{head}: line {missing[0]} is never written; {len(written)} lines were, and {len(due)} are due."
             first = ", ".join(f"write({k}, {result})" for k, result in written[:3])
             message += f" It began with {first}." if written else ""
-            return Miss(message, self._why_missing(v, due, missing), numbers)
+            return Miss(message, self._name_mistake_by_missing_lines(v, due, missing), numbers)
         for place, (k, result) in enumerate(written):
             if k not in due:
                 message = f"{head}: write({k}, {result}) is called, and no line {k} was to be written."
                 return Miss(message, None, numbers)
             if result != due[k]:
-                with_bad = self._neighbours_of_bad(v, due)
+                with_bad = self._lines_in_bad_batches(v, due)
                 fell = [j for j, r in written if j in due and r != due[j]]
                 is_batch = result == -1 and set(fell) <= with_bad
                 message = f"{head}: line {k} is written with {result}; right is {due[k]}."
@@ -118,11 +118,11 @@ class Task(NumPyTask):
                 return Miss(f"{head}: line {k} is written as number {place}.", "out-of-order", numbers)
         return None
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         """All is written, and it is no pipeline: by whom it was done, and how far ahead."""
         by = {name: {c for (callee, _), c in zip(trial.calls, trial.callers, strict=False) if callee == name}
               for name in ("read", "write")}  # fmt: skip
-        head, on_their_way = self._summary(v, trial.inputs), self._most_on_their_way(trial)
+        head, on_their_way = self._call_and_special_lines(v, trial.inputs), self._most_lines_in_flight(trial)
         for name, callers in by.items():
             if 0 in callers:
                 message = (
@@ -147,7 +147,7 @@ class Task(NumPyTask):
             return Miss(f"{head}: all is written, and {trial.left_running} of its threads did not end.")
         return None
 
-    def _results(self, v, inputs):
+    def _expected_results(self, v, inputs):
         results = []
         for line in inputs["line_X"].tolist():
             if line == BREAK:
@@ -155,17 +155,17 @@ class Task(NumPyTask):
             results.append(-1 if line < 0 else line * v.a % 97)
         return results
 
-    def _why_missing(self, v, due, missing):
+    def _name_mistake_by_missing_lines(self, v, due, missing):
         tail = len(due) // v.batch * v.batch
         if tail < len(due) and missing == list(range(tail, len(due))):
             return "line-lost"
-        return "batch-lost" if set(missing) <= self._neighbours_of_bad(v, due) else None
+        return "batch-lost" if set(missing) <= self._lines_in_bad_batches(v, due) else None
 
-    def _neighbours_of_bad(self, v, due):
+    def _lines_in_bad_batches(self, v, due):
         """All lines of the batches in which there is one that cannot be done."""
         return {k for k in due for j in due if due[j] == -1 and j // v.batch == k // v.batch}
 
-    def _summary(self, v, inputs):
+    def _call_and_special_lines(self, v, inputs):
         """The call, and what is special about its lines."""
         lines = inputs["line_X"].tolist()
         end = lines.index(BREAK) if BREAK in lines else len(lines)
@@ -177,7 +177,7 @@ class Task(NumPyTask):
             special.append(f"reading breaks off at line {end}")
         return f"run({len(lines)} lines; {'; '.join(special)})"
 
-    def _most_on_their_way(self, trial):
+    def _most_lines_in_flight(self, trial):
         """Lines that were read and not written yet, at most."""
         ahead, most = 0, 0
         for name, _ in trial.calls:
@@ -186,15 +186,15 @@ class Task(NumPyTask):
         return most
 
     def praise(self, v, tried):
-        most = max(map(self._most_on_their_way, tried))
+        most = max(map(self._most_lines_in_flight, tried))
         return f"This time {most} lines at the most were read and not written yet; {v.limit} may be."
 
 
-def _read(line):
+def _parse_line(line):
     if line == BREAK:
         raise ValueError("the input breaks off here")
     return int(line)
 
 
-def _count(trial, name):
+def _count_calls(trial, name):
     return sum(callee == name for callee, _ in trial.calls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import draw_telling_input, rows_alike
+from ..exercise import draw_telling_input, repeat_first_row
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
@@ -69,15 +69,15 @@ class Task(NumPyTask):
         """Once more with a `dot` that is wrong about a few products of the input, and no others: y_RF has to follow."""
         super().run(submission, v, trials, verdict)
         if any(t.got is not None for t in trials):
-            self.try_again(submission, v, trials, lambda inputs: inputs | {"dot": self._dot_that_errs(v, inputs)[0]})
+            self.try_again(submission, v, trials, lambda inputs: inputs | {"dot": self._make_erring_dot(v, inputs)[0]})
 
-    def _dot_that_errs(self, v, inputs):
+    def _make_erring_dot(self, v, inputs):
         """(a `dot` in which three products of two bytes are off by thousands, what that makes of y_RF).
 
         Which they are is drawn from the input, so numbers that are made up do not find them; and none has a factor that
         fills something up.
         """
-        u_RD, w_FD = self._unsigned(v, inputs), inputs["w_FD"]
+        u_RD, w_FD = self._quantize_to_unsigned(v, inputs), inputs["w_FD"]
         rng = np.random.default_rng(np.frombuffer(inputs["x_RD"].tobytes(), np.uint8))
         plain = ~np.isin(u_RD, (0, 1, v.offset))[:, None] & (w_FD != 0)
         products = rng.permutation(np.argwhere(plain))[:3]
@@ -93,16 +93,16 @@ class Task(NumPyTask):
         other = Callback("dot", lambda u, w: dot(u, w, v.depth) + off(u, w))
         return other, off(u_RD, w_FD) * step_R[:, None] * inputs["scale_F"]
 
-    def _unsigned(self, v, inputs):
+    def _quantize_to_unsigned(self, v, inputs):
         """u, as the text says it; OFFSET in a row of zeros."""
         x_RD = inputs["x_RD"].astype(np.float64)
         step_R1 = np.abs(x_RD).max(axis=1, keepdims=True) / v.largest
         return (np.rint(x_RD / np.where(step_R1 > 0, step_R1, 1)) + v.offset).astype(np.uint8)
 
-    def expected(self, v, inputs, mistake=None, ran=None):
-        return self._product(v, inputs, mistake)[0]
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
+        return self._product_with_sizes(v, inputs, mistake)[0]
 
-    def _product(self, v, inputs, mistake=None):
+    def _product_with_sizes(self, v, inputs, mistake=None):
         """(y_RF, the sizes of what was added up), scaled; row by row and output by output."""
         if mistake in ("signed-by-signed", "multiplies-floats"):
             raise NotImplementedError  # told by what `dot` was called with, or that it does not matter
@@ -128,18 +128,18 @@ class Task(NumPyTask):
                 size_RF[r, f] = (abs(with_offset) + abs(offset)) * scale
         return y_RF, size_RF
 
-    def bound(self, v, inputs):
+    def error_bound(self, v, inputs):
         """The sums are exact. Scales and products round, and the correction may be subtracted in float32."""
-        return 4 * np.finfo(np.float32).eps * self._product(v, inputs)[1]
+        return 4 * np.finfo(np.float32).eps * self._product_with_sizes(v, inputs)[1]
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, "x_RD")}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, "x_RD")}
 
     def call(self, inputs):
         return super().call({name: inputs[name] for name in ("x_RD", "w_FD")})
 
-    def tell(self, v, inputs, got, want):
-        off_RF = ~(np.abs(got[0].astype(np.float64) - want[0]) <= self.bound(v, inputs))
+    def describe_difference(self, v, inputs, got, want):
+        off_RF = ~(np.abs(got[0].astype(np.float64) - want[0]) <= self.error_bound(v, inputs))
         r, f = np.argwhere(off_RF)[0].tolist()
         mine = f"is {got[0][r, f]:.6g}" if np.isfinite(got[0][r, f]) else "is not finite"
         step, scale = float(np.abs(inputs["x_RD"][r]).max()) / v.largest, float(inputs["scale_F"][f])
@@ -149,12 +149,12 @@ class Task(NumPyTask):
             f" times the row's step {step:.4g}, times scale_F[{f}] = {scale:.4g}."
         )
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         if not trial.calls:
             message = f"{self.call(trial.inputs)} never called `dot`: its result comes from other products."
             return Miss(message, "multiplies-floats", shows_input=False, is_explained=True)
         (R, D), F = trial.inputs["x_RD"].shape, len(trial.inputs["w_FD"])
-        due_UW, asked_UW = self._products(v, trial)
+        due_UW, asked_UW = self._count_byte_products(v, trial)
         if missing := int(np.maximum(due_UW - asked_UW, 0).sum()):
             message = (
                 f"{self.call(trial.inputs)} is right, but never asks `dot` for {missing:,} of {due_UW.sum():,} products"
@@ -168,9 +168,11 @@ class Task(NumPyTask):
         again = trial.again.got if trial.again else None
         if again is None or np.shape(again[0]) != np.shape(trial.got[0]):
             return None
-        off_RF = np.abs(again[0].astype(np.float64) - trial.got[0] - self._dot_that_errs(v, trial.inputs)[1])
+        off_RF = np.abs(again[0].astype(np.float64) - trial.got[0] - self._make_erring_dot(v, trial.inputs)[1])
         off_RF[~trial.inputs["x_RD"].any(axis=1)] = 0  # any step will do for a row of zeros
-        bound_RF = 3 * self.bound(v, trial.inputs)  # of this result and of the other, whose sums are a little larger
+        bound_RF = 3 * self.error_bound(
+            v, trial.inputs
+        )  # of this result and of the other, whose sums are a little larger
         if (off_RF <= bound_RF).all():
             return None
         r, f = np.argwhere(~(off_RF <= bound_RF))[0].tolist()
@@ -179,7 +181,7 @@ class Task(NumPyTask):
         )
         return Miss(f"{message} is not made of it.", "multiplies-floats", shows_input=False, is_explained=True)
 
-    def _products(self, v, trial):
+    def _count_byte_products(self, v, trial):
         """How often each byte u is multiplied by each byte w: (in the rows that are not 0, by the calls of `dot`)."""
 
         def pairs(u_XD, w_YD):
@@ -189,7 +191,7 @@ class Task(NumPyTask):
             return np.bincount(np.concatenate([np.empty(0, np.int64), *pieces]), minlength=2**16)
 
         is_some = trial.inputs["x_RD"].any(axis=1)
-        due = pairs(self._unsigned(v, trial.inputs)[is_some], trial.inputs["w_FD"])
+        due = pairs(self._quantize_to_unsigned(v, trial.inputs)[is_some], trial.inputs["w_FD"])
         taken = [arguments for _, arguments in trial.calls if _is_accepted_by_dot(arguments, v.depth)]
         return counted([due]), counted([pairs(*arguments) for arguments in taken])
 

@@ -56,7 +56,7 @@ class Task(NumPyTask):
             p_R = rng.integers(1, PARTS, len(kinds)) / PARTS
             for r, kind in enumerate(kinds):
                 p_R[r] = {"all": 1, "little": 1 / PARTS}.get(kind, p_R[r])
-            return inputs_of(p_R, Rows(scores_RV, v.side))
+            return make_inputs(p_R, Rows(scores_RV, v.side))
 
         some = int(rng.integers(6, 10))
         cases = [draw_inputs(5, "large"), draw_inputs(some, "small", "all")]
@@ -66,10 +66,10 @@ class Task(NumPyTask):
         cases.append(draw_inputs(30 + some, *rng.permutation(kinds)))
         return [*cases, draw_inputs(50_257, *rng.permutation([*kinds, "small", "all"]))]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_CALLS:
             raise NotImplementedError  # told by what `weigh` was asked
-        rows, p_R = rows_of(inputs), inputs["p_R"]
+        rows, p_R = rows_behind_weigh(inputs), inputs["p_R"]
         if mistake:
             return halve_threshold(rows, p_R, v, mistake)
         threshold_R = []
@@ -79,13 +79,13 @@ class Task(NumPyTask):
             threshold_R.append(scores_V[order_V[np.argmax(is_enough_V)]])
         return np.array(threshold_R)
 
-    def altered(self, v, inputs):
-        rows = rows_of(inputs)
+    def alter_inputs(self, v, inputs):
+        rows = rows_behind_weigh(inputs)
         alike = Rows(np.broadcast_to(rows.scores_RV[:1], rows.scores_RV.shape).copy(), v.side)
-        return {"row-0-for-all": inputs_of(np.full_like(inputs["p_R"], inputs["p_R"][0]), alike)}
+        return {"row-0-for-all": make_inputs(np.full_like(inputs["p_R"], inputs["p_R"][0]), alike)}
 
-    def tell(self, v, inputs, got, want):
-        rows, p_R = rows_of(inputs), inputs["p_R"]
+    def describe_difference(self, v, inputs, got, want):
+        rows, p_R = rows_behind_weigh(inputs), inputs["p_R"]
         r = int(np.flatnonzero(got[0].astype(np.float64) != want[0])[0])
         scores_V, weight_V = rows.scores_RV[r], rows.weight_RV[r]
 
@@ -106,25 +106,27 @@ class Task(NumPyTask):
             )
         return message
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         calls, R = len(trial.calls), len(trial.inputs["p_R"])
         numbers = {"calls": calls, "limit": v.most}
         if calls <= v.most:
             return None
-        mistake = "halves-scores" if halves_scores(trial) else "row-by-row" if row_by_row(trial) else None
+        mistake = (
+            "halves-scores" if guesses_halve_scores(trial) else "row-by-row" if guesses_go_row_by_row(trial) else None
+        )
         message = (
             f"{self.call(trial.inputs)} is right after {calls:,} calls of `weigh`. For {R} row(s) at once, BITS + 1"
         )
         message += f" = {v.most} are the most: one for the total, and one for each halving."
         return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         wrong = [t for t in tried if t.miss]
-        if all(halves_scores(t) for t in wrong):
+        if all(guesses_halve_scores(t) for t in wrong):
             return "halves-scores"
-        if wrong[0].raised and len(wrong[0].calls) >= MOST_CALLS and asks_again(wrong[0]):
+        if wrong[0].raised and len(wrong[0].calls) >= MOST_CALLS and repeats_last_guess(wrong[0]):
             return "rounded-down"
-        return super().recognise(v, tried) or ("more-than-p" if self._only_all_is_wrong(v, tried) else None)
+        return super().recognise_mistake(v, tried) or ("more-than-p" if self._only_all_is_wrong(v, tried) else None)
 
     def _only_all_is_wrong(self, v, tried):
         """Whether only rows with p = 1 are wrong, and keep too much: what then comes out is where the range began."""
@@ -136,14 +138,14 @@ class Task(NumPyTask):
                 continue
             if np.shape(t.got[0]) != t.inputs["p_R"].shape:
                 return False
-            want_R, got_R = self.expected(v, t.inputs), np.asarray(t.got[0])
+            want_R, got_R = self.expected_outputs(v, t.inputs), np.asarray(t.got[0])
             wrong_R = got_R != want_R
             wrong += [(p == 1, not got >= want) for p, got, want in zip(
                 t.inputs["p_R"][wrong_R], got_R[wrong_R], want_R[wrong_R], strict=True)]  # fmt: skip
         return bool(wrong) and all(is_all and is_low for is_all, is_low in wrong)
 
     def praise(self, v, tried):
-        R, V = rows_of(tried[-1].inputs).scores_RV.shape
+        R, V = rows_behind_weigh(tried[-1].inputs).scores_RV.shape
         return (
             f"The last one has {R} rows of {V:,} scores: each was read {len(tried[-1].calls)} times, and none sorted."
         )
@@ -175,11 +177,11 @@ class Rows:
         return weight_R
 
 
-def inputs_of(p_R, rows):
+def make_inputs(p_R, rows):
     return {"p_R": p_R, "weigh": Callback("weigh", rows.weigh)}
 
 
-def rows_of(inputs):
+def rows_behind_weigh(inputs):
     return inputs["weigh"].function.__self__
 
 
@@ -187,7 +189,7 @@ def draw_scores(kind, V, bits, rng):
     """A row of scores, of one kind."""
     dtype = np.dtype(f"float{bits}")
     if kind == "close":  # neighbours among the numbers
-        return score_of(int(rng.integers(2 ** (bits - 3), 2 ** (bits - 2))) + rng.permutation(V) % 1000, bits)
+        return float_of_key(int(rng.integers(2 ** (bits - 3), 2 ** (bits - 2))) + rng.permutation(V) % 1000, bits)
     scores_V = 3 * rng.standard_normal(V)
     if kind == "large":
         scores_V = 20 + np.abs(scores_V)
@@ -206,7 +208,7 @@ def draw_scores(kind, V, bits, rng):
     return scores_V
 
 
-def score_of(key_X, bits, is_turned=True):
+def float_of_key(key_X, bits, is_turned=True):
     """The number that an integer stands for: larger integers for larger numbers."""
     key_X = np.asarray(key_X, f"int{bits}")
     bits_X = np.where(key_X < 0, key_X ^ np.iinfo(key_X.dtype).max, key_X) if is_turned else key_X
@@ -224,11 +226,11 @@ def halve_threshold(rows, p_R, v, mistake=None):
     due_R = p_R * (UNITS if mistake == "not-of-the-total" else total_R)
     for _ in range(v.bits):
         middle_R = (low_R + high_R + kind.type(mistake != "rounded-down")) // kind.type(2)
-        weight_R = rows.weigh(score_of(middle_R, v.bits, is_turned))
+        weight_R = rows.weigh(float_of_key(middle_R, v.bits, is_turned))
         kept_R = weight_R if side == "reach" else total_R - weight_R
         is_enough_R = kept_R > due_R if mistake == "more-than-p" else kept_R >= due_R
         low_R, high_R = np.where(is_enough_R, middle_R, low_R), np.where(is_enough_R, high_R, middle_R - kind.type(1))
-    return score_of(high_R + 1 if mistake == "first-that-fails" else low_R, v.bits, is_turned)
+    return float_of_key(high_R + 1 if mistake == "first-that-fails" else low_R, v.bits, is_turned)
 
 
 def thresholds_of_calls(trial):
@@ -236,18 +238,18 @@ def thresholds_of_calls(trial):
     return [a[0] for _, a in trial.calls if np.shape(a[0]) == trial.inputs["p_R"].shape]
 
 
-def halves_scores(trial, steps=6):
+def guesses_halve_scores(trial, steps=6):
     """Whether one of the first guesses at row 0 begins a run in which each lies half as far from the last one."""
     guess_X = np.array([threshold_R[0] for threshold_R in thresholds_of_calls(trial)], np.float64)
     guess_X = guess_X[np.isfinite(guess_X)][: 4 + steps]
-    eps = float(np.finfo(rows_of(trial.inputs).scores_RV.dtype).eps)
+    eps = float(np.finfo(rows_behind_weigh(trial.inputs).scores_RV.dtype).eps)
     away_X, size_X = np.abs(np.diff(guess_X)), np.abs(guess_X)
     off_X = np.abs(2 * away_X[1:] - away_X[:-1]) <= 4 * eps * (size_X[:-2] + size_X[1:-1] + size_X[2:])
     is_half_X = off_X & (away_X[1:] > 0)
     return any(len(run) == steps and run.all() for run in (is_half_X[at : at + steps] for at in range(3)))
 
 
-def row_by_row(trial):
+def guesses_go_row_by_row(trial):
     """Whether guesses change one row's threshold at a time, and those of all rows in turn."""
     asked = thresholds_of_calls(trial)
     if len(trial.inputs["p_R"]) < 2 or len(asked) < 3:
@@ -257,7 +259,7 @@ def row_by_row(trial):
     return bool((changed_XR.sum(axis=1) <= 1).mean() > 0.8 and changed_XR.any(axis=0).all())
 
 
-def asks_again(trial):
+def repeats_last_guess(trial):
     """Whether the last guess is the one before it."""
     (_, (last, *_)), (_, (before, *_)) = trial.calls[-1], trial.calls[-2]
     return np.array_equal(last, before, equal_nan=True)

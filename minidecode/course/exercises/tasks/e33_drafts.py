@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import draw_telling_input, rows_alike
+from ..exercise import draw_telling_input, repeat_first_row
 from ..numpy_task import NumPyTask
 
 PARTS = 256  # probabilities are multiples of 1 / PARTS, so that their sums and differences are exact in float64
@@ -52,11 +52,11 @@ class Task(NumPyTask):
         cases = [draw_inputs(1, 1, 3, 0.0), draw_inputs(1, 2, 4, 1.0), draw_inputs(3, X, V, 0.5)]
         return [*cases, *(draw_telling_input(self, v, lambda: draw_inputs(30, X + 1, V, 0.6)) for _ in range(2))]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         texts = zip(*(inputs[name].tolist() for name in ("guess_BX", "p_BXV", "q_BXV", "u_BX", "v_BX")), strict=True)
-        return np.array([self._one_text(v, *text, mistake) for text in texts])
+        return np.array([self._accept_drafts_of_text(v, *text, mistake) for text in texts])
 
-    def _one_text(self, v, guess_X, p_XV, q_XV, u_X, v_X, mistake):
+    def _accept_drafts_of_text(self, v, guess_X, p_XV, q_XV, u_X, v_X, mistake):
         """The tokens of one text; with a mistake, what that gives."""
         order = v.order if mistake != "other-order" else {"up": "down", "down": "up"}[v.order]
         token_X = [NOTHING] * len(p_XV)
@@ -78,10 +78,10 @@ class Task(NumPyTask):
             token_X[-1] = draw_token(p_XV[row], v_X[-1], order)
         return token_X
 
-    def altered(self, v, inputs):
-        return {"row-0-for-all": rows_alike(inputs, *inputs)}
+    def alter_inputs(self, v, inputs):
+        return {"row-0-for-all": repeat_first_row(inputs, *inputs)}
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         b, x = (int(i) for i in np.argwhere(got[0] != want[0])[0])
         message = f"{self.call(inputs)}: token_BX[{b}, {x}] is {got[0][b, x]}; right is {want[0][b, x]}. "
         if want[0][b, x] == NOTHING:
@@ -94,7 +94,7 @@ class Task(NumPyTask):
         return message + f"The guess {guess} has p = {p:.6g}, q = {q:.6g} and u = {u:.6g}: it {says}."
 
     def praise(self, v, tried):
-        stayed = sum(int((self.expected(v, t.inputs)[:, :-1] == t.inputs["guess_BX"]).sum()) for t in tried)
+        stayed = sum(int((self.expected_outputs(v, t.inputs)[:, :-1] == t.inputs["guess_BX"]).sum()) for t in tried)
         return f"{stayed} of {sum(t.inputs['guess_BX'].size for t in tried)} guesses stayed."
 
 

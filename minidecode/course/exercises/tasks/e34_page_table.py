@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..numpy_task import NumPyTask
-from ..results import different_kind
+from ..results import find_fault_of_kind
 from ..verdict import Miss
 from ..wire import Callback
 
@@ -64,18 +64,18 @@ class Task(NumPyTask):
         rows = int(rng.integers(5, 8))
         return [
             *cases,
-            _case_of_events(v, texts.drawn(rows, 40), rows, spare=4),
-            _case_of_events(v, texts.drawn(rows, 60), rows, spare=0),
+            _case_of_events(v, texts.draw_events(rows, 40), rows, spare=4),
+            _case_of_events(v, texts.draw_events(rows, 60), rows, spare=0),
         ]
 
-    def expected(self, v, inputs, mistake=None, ran=None):
-        raise NotImplementedError  # right answers are many: see `wrong`
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
+        raise NotImplementedError  # right answers are many: see `find_wrong_output`
 
-    def wrong(self, v, trial):
+    def find_wrong_output(self, v, trial):
         if trial.got is None:
             return None
         room = trial.inputs["table_RX"], trial.inputs["references_P"]
-        if problem := different_kind(self.returns, trial.got, room, len(self.changes)):
+        if problem := find_fault_of_kind(self.returns, trial.got, room, len(self.changes)):
             return problem
         replay = Replay(v.page, *map(len, room), trial.calls)
         complaint = replay.first_wrong_event(trial.inputs["event_X3"].tolist()) or replay.first_wrong_result(*trial.got)
@@ -99,7 +99,7 @@ class Events:
         """Events that append `tokens` tokens to a row."""
         return [(APPEND, row, token) for token in self.rng.integers(10, 100, tokens).tolist()]
 
-    def drawn(self, rows: int, steps: int) -> list[tuple[int, int, int]]:
+    def draw_events(self, rows: int, steps: int) -> list[tuple[int, int, int]]:
         """Texts that begin, go on from others and end."""
         events, length_R = [], [0] * rows
         for _ in range(steps):
@@ -180,40 +180,40 @@ class Replay:
                 self.table[row], self.length[row] = list(self.table[value]), self.length[value]
                 self.forked |= set(self.table[row])
             elif kind == END:
-                self._end_row(row)
-            elif complaint := self._append(row, value):
+                self._note_end_of_row(row)
+            elif complaint := self._check_append(row, value):
                 return f"event {x}, ({kind}, {row}, {value}): {complaint[0]}", complaint[1]
         if self.calls:
             name, arguments = self.calls[0]
-            if name == "copy" and (pair := _numbers(arguments, 2)):
-                return self._needless(None, pair)
+            if name == "copy" and (pair := _as_integers(arguments, 2)):
+                return self._complaint_about_copy(None, pair)
             return f"behind the last event there is one more call, {_call_in_words(name, arguments)}.", None
         return None
 
-    def _end_row(self, row: int) -> None:
+    def _note_end_of_row(self, row: int) -> None:
         for page in self.table[row]:
             self.left_by_end[page] += 1
-            if self._holders(page, row):
+            if self._rows_with_page(page, row):
                 self.ended_shared[page] = row
                 self.shared_once.add(page)
         for page in self.old[row] - set(self.table[row]):
-            if self._holders(page, row):
+            if self._rows_with_page(page, row):
                 self.ended_stale[page] = row
         self.old[row] |= set(self.table[row])
         self.last[row], self.last_length[row] = self.table[row], self.length[row]
         self.table[row], self.length[row] = [], 0
 
-    def _append(self, row: int, token: int) -> Complaint | None:
+    def _check_append(self, row: int, token: int) -> Complaint | None:
         copies = []
         while self.calls and self.calls[0][0] == "copy":
             _, arguments = self.calls.pop(0)
-            if (pair := _numbers(arguments, 2)) is None or not all(0 <= page < self.pages for page in pair):
+            if (pair := _as_integers(arguments, 2)) is None or not all(0 <= page < self.pages for page in pair):
                 return f"{_call_in_words('copy', arguments)}: it takes two pages, 0 to {self.pages - 1}.", None
             copies.append(pair)
         if not self.calls:
             return "no `write` came for this token.", None
         _, arguments = self.calls.pop(0)
-        if (numbers := _numbers(arguments, 3)) is None:
+        if (numbers := _as_integers(arguments, 3)) is None:
             return f"{_call_in_words('write', arguments)}: it takes a page, a slot and a token.", None
         page, slot, brought = numbers
         said, position = _call_in_words("write", arguments), self.length[row]
@@ -227,28 +227,34 @@ class Replay:
         if not 0 <= page < self.pages:
             too_late = page == -1 and due == 0
             return f"{said}: there are pages 0 to {self.pages - 1}.", "page-too-late" if too_late else None
-        complaint = (self._begins if due == 0 else self._goes_on)(row, nth, page, said, copies)
+        complaint = (self._check_first_position if due == 0 else self._check_next_position)(
+            row, nth, page, said, copies
+        )
         self.length[row] += 1
         self.forked.clear()
         return complaint
 
-    def _begins(self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]) -> Complaint | None:
+    def _check_first_position(
+        self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]
+    ) -> Complaint | None:
         """The first position of a page."""
         if copies:
-            return self._needless(row, copies[0])
+            return self._complaint_about_copy(row, copies[0])
         if page in self.table[row]:
             first = self.table[row].index(page) * self.page
             too_late = page == self.table[row][-1] and not any(page in pages for pages in self.old)
             return f"{said} writes over position {first} of its own text.", "page-too-late" if too_late else None
-        if others := self._holders(page, row):
+        if others := self._rows_with_page(page, row):
             return self._complaint_page_in_use(row, nth, page, others, said)
-        self._take(row, nth, page)
+        self._replace_page(row, nth, page)
         return None
 
-    def _goes_on(self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]) -> Complaint | None:
+    def _check_next_position(
+        self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]
+    ) -> Complaint | None:
         """Another position of a page, which is held, or of a copy of it."""
         held = self.table[row][nth]
-        sharers = self._holders(held, row)
+        sharers = self._rows_with_page(held, row)
         if page == held:
             if sharers and any(source == held for source, _ in copies):
                 return (
@@ -258,8 +264,8 @@ class Replay:
             if sharers:
                 return f"{said}: {_rows_in_words(sharers)} hold{'s' * (len(sharers) == 1)} page {page}, too.", (
                     "shared-page-written")  # fmt: skip
-            return self._needless(row, copies[0]) if copies else None
-        if others := self._holders(page, row):
+            return self._complaint_about_copy(row, copies[0]) if copies else None
+        if others := self._rows_with_page(page, row):
             return self._complaint_page_in_use(row, nth, page, others, said)
         if page in self.table[row]:
             return f"{said}: page {page} holds other positions of this text.", None
@@ -270,20 +276,20 @@ class Replay:
                 return f"{said}: the row's last positions lie in page {held}, which is its own and not full.", None
             return f"{said}: the positions before it lie in page {held}, and were not copied.", "not-copied"
         if not sharers:
-            return self._needless(row, (held, page))
+            return self._complaint_about_copy(row, (held, page))
         copies.remove((held, page))
         if copies:
-            return self._needless(row, copies[0])
-        self._take(row, nth, page)
+            return self._complaint_about_copy(row, copies[0])
+        self._replace_page(row, nth, page)
         self.left_by_copy[held] += 1
         return None
 
-    def _take(self, row: int, nth: int, page: int) -> None:
+    def _replace_page(self, row: int, nth: int, page: int) -> None:
         self.table[row][nth:] = [page]
         for known in (self.left_by_copy, self.left_by_end, self.ended_shared, self.ended_stale):
             known.pop(page, None)
 
-    def _holders(self, page: int, but: int | None = None) -> list[int]:
+    def _rows_with_page(self, page: int, but: int | None = None) -> list[int]:
         return [r for r, pages in enumerate(self.table) if r != but and page in pages]
 
     def _complaint_page_in_use(self, row: int, nth: int, page: int, others: list[int], said: str) -> Complaint:
@@ -298,10 +304,10 @@ class Replay:
             return f"{message} Row {self.ended_stale[page]} held it in an earlier text, and ended again.", "stale-table"
         return message, None
 
-    def _needless(self, row: int | None, pair: tuple[int, int]) -> Complaint:
+    def _complaint_about_copy(self, row: int | None, pair: tuple[int, int]) -> Complaint:
         """The message about a needless copy."""
         source, target = pair
-        message, holders = f"copy({source}, {target}) is not needed", self._holders(source)
+        message, holders = f"copy({source}, {target}) is not needed", self._rows_with_page(source)
         mine = [] if row is None else self.table[row]
         if source in self.forked and source not in mine:
             return f"{message}: page {source} has one more row since a fork, and is not written now.", "copies-at-fork"
@@ -336,7 +342,7 @@ class Replay:
         page = next((page for page, too_many in more.items() if too_many), None)
         if page is None:
             return None
-        holders = self._holders(page)
+        holders = self._rows_with_page(page)
         rows = f"{_rows_in_words(holders)} hold{'s' * (len(holders) < 2)}"
         message = f"references_P[{page}] is {references_P[page]}; {rows} it."
         if more[page] < 0:
@@ -366,7 +372,7 @@ class Replay:
         return message, "page-too-early" if too_early else None
 
 
-def _numbers(arguments: tuple, count: int) -> tuple[int, ...] | None:
+def _as_integers(arguments: tuple, count: int) -> tuple[int, ...] | None:
     """The arguments of a call as integers, if there are that many."""
     arrays = [np.asarray(a) for a in arguments]
     if len(arrays) != count or any(a.ndim or a.dtype.kind not in "iu" for a in arrays):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..exercise import draw_telling_input, whole_width
+from ..exercise import draw_telling_input, set_to_whole_width
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
@@ -56,22 +56,23 @@ class Task(NumPyTask):
         ]
         many = (v.slots + 3, 2 * v.slots + 3)
         return few + [
-            draw_telling_input(self, v, lambda count=count: self._with_orders(v, model, rng, count)) for count in many
+            draw_telling_input(self, v, lambda count=count: self._draw_order_sensitive_requests(v, model, rng, count))
+            for count in many
         ]
 
-    def _with_orders(self, v, model, rng, count):
+    def _draw_order_sensitive_requests(self, v, model, rng, count):
         """Requests on which each mistake of the order shows."""
         while True:
             inputs = _draw_requests(model, rng, count, 3)
-            orders = [self._served(v, inputs, mistake)[1:] for mistake in (None, *OF_ORDER)]
+            orders = [self._serve_by_slots(v, inputs, mistake)[1:] for mistake in (None, *OF_ORDER)]
             if all(one not in orders[:k] for k, one in enumerate(orders)):
                 return inputs
 
-    def expected(self, v, inputs, mistake=None, ran=None):
+    def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake in OF_ORDER:
             raise NotImplementedError  # told by the order of the calls
         if mistake is not None:
-            return self._served(v, inputs, mistake)[0]
+            return self._serve_by_slots(v, inputs, mistake)[0]
         prefill, draw, limits = inputs["prefill"].function, inputs["draw"].function, inputs["limit_Q"].tolist()
         token_QX = np.full((len(limits), max(limits)), -1)
         for q, limit in enumerate(limits):  # each request alone, and its whole text read again for each token
@@ -82,7 +83,7 @@ class Task(NumPyTask):
                 token_QX[q, x] = text[-1]
         return token_QX
 
-    def _served(self, v, inputs, mistake=None):
+    def _serve_by_slots(self, v, inputs, mistake=None):
         """(tokens, after how many steps each request joins, steps), slot by slot; with a mistake, what that gives."""
         prompt_QN, length_Q, arrives_Q, limit_Q, key_Q = (
             inputs[name].tolist() for name in ("prompt_QN", "length_Q", "arrives_Q", "limit_Q", "key_Q")
@@ -136,10 +137,10 @@ class Task(NumPyTask):
     def call(self, inputs):
         return f"serve({len(inputs['limit_Q'])} request{'s' * (len(inputs['limit_Q']) > 1)})"
 
-    def altered(self, v, inputs):
-        return {"reads-the-tail": whole_width(inputs, "length_Q", inputs["prompt_QN"].shape[1])}
+    def alter_inputs(self, v, inputs):
+        return {"reads-the-tail": set_to_whole_width(inputs, "length_Q", inputs["prompt_QN"].shape[1])}
 
-    def tell(self, v, inputs, got, want):
+    def describe_difference(self, v, inputs, got, want):
         q, x = (int(i) for i in np.argwhere(got[0] != want[0])[0])
         limit, alone = int(inputs["limit_Q"][q]), want[0][q][want[0][q] >= 0].tolist()
         message = f"{self.call(inputs)}: token_QX[{q}, {x}] is {got[0][q, x]}; right is {want[0][q, x]}."
@@ -147,12 +148,12 @@ class Task(NumPyTask):
             return f"{message} Request {q} has {limit} tokens, and -1 behind them."
         return f"{message} Alone, request {q} says {alone}, whatever runs beside it."
 
-    def miss(self, v, trial):
+    def find_excess_cost(self, v, trial):
         inputs, (joined, steps, problem) = trial.inputs, _order_of_joins(trial)
         if problem:
             mistake = "reads-the-tail" if problem.endswith(BEHIND_IT) else None
             return Miss(f"{self.call(inputs)}: the tokens are right, but {problem}", mistake, is_explained=True)
-        _, due, fewest = self._served(v, inputs)
+        _, due, fewest = self._serve_by_slots(v, inputs)
         if (joined, steps) == (due, fewest):
             return None
         q = next((q for q, (mine, right) in enumerate(zip(joined, due, strict=True)) if mine != right), None)
@@ -168,14 +169,16 @@ class Task(NumPyTask):
             message += f" It has come, and a slot is free, after {due[q]}."
         return Miss(message, numbers={"steps": steps, "limit": fewest}, is_explained=True)
 
-    def recognise(self, v, tried):
+    def recognise_mistake(self, v, tried):
         """Mistakes of the order by when each request joined, on all inputs; the others by the tokens."""
         first = next(t for t in tried if t.miss)
         if first.miss.is_of_value:
-            return super().recognise(v, tried)
+            return super().recognise_mistake(v, tried)
         judged = [t for t in tried if t.got is not None]
         fits = [
-            m for m in OF_ORDER if all(_order_of_joins(t) == (*self._served(v, t.inputs, m)[1:], "") for t in judged)
+            m
+            for m in OF_ORDER
+            if all(_order_of_joins(t) == (*self._serve_by_slots(v, t.inputs, m)[1:], "") for t in judged)
         ]
         return fits[0] if len(fits) == 1 else None
 
@@ -197,8 +200,8 @@ class Model:
         token_N = np.asarray(token_N)
         if token_N.ndim != 1 or not token_N.size or not _are_tokens(token_N):
             raise ValueError(f"prefill takes the tokens of one prompt, not an array of shape {token_N.shape}")
-        memory_ND = self._row(token_N, np.arange(len(token_N)))
-        return memory_ND, self._score(memory_ND.sum(axis=0))
+        memory_ND = self._hidden_rows(token_N, np.arange(len(token_N)))
+        return memory_ND, self._score_tokens(memory_ND.sum(axis=0))
 
     def step(self, token_C: Any, length_C: Any, memory_CMD: Any) -> tuple[np.ndarray, np.ndarray]:
         """(new_CD, score_CV): of each slot's newest token, behind what its memory holds."""
@@ -209,9 +212,9 @@ class Model:
             raise ValueError(f"step takes all {C} slots: ({C},), ({C},) and ({C}, M, {D}), not {shapes}")
         if not _are_tokens(token_C) or memory_CMD.dtype.kind not in "iu" or length_C.dtype.kind not in "iu":
             raise ValueError(f"step takes integers, and tokens from 0 to {V - 1}")
-        new_CD = self._row(token_C, length_C - 1)
+        new_CD = self._hidden_rows(token_C, length_C - 1)
         read = [memory_MD[: max(n - 1, 0)].sum(axis=0) for memory_MD, n in zip(memory_CMD, length_C, strict=True)]
-        return new_CD, self._score(np.array(read) + new_CD)
+        return new_CD, self._score_tokens(np.array(read) + new_CD)
 
     def draw(self, key: Any, n: Any) -> float:
         """The n-th random number of a key."""
@@ -219,10 +222,10 @@ class Model:
         lot = int.from_bytes(hashlib.sha256(said.encode()).digest()[:4], "big") % LOTS
         return (2 * lot + 1) / (2 * LOTS)
 
-    def _row(self, token_X, position_X):
+    def _hidden_rows(self, token_X, position_X):
         return self.E_VD[token_X] * (1 + position_X % 4)[:, None]
 
-    def _score(self, read_XD):
+    def _score_tokens(self, read_XD):
         return 1 + read_XD @ self.O_DV % 97
 
 
