@@ -149,13 +149,15 @@ def ladder_in_words(ladder: Ladder) -> str:
 
 
 def figure_as_svg(figure: Figure) -> str:
-    """The picture as SVG whose text is text: places in hundredths of a point, no indents, no date."""
+    """The picture as SVG whose text is text: places in hundredths of a point, one font's name, no indents, no date."""
     import matplotlib
 
     drawn = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "minidecode"}):
+    with matplotlib.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "minidecode", "font.sans-serif": ["DejaVu Sans"]}
+    ):
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-    lines = re.sub(r"\n +", "\n", drawn.getvalue())
+    lines = re.sub(r' transform="rotate\(-0 [^"]*"', "", re.sub(r"\n +", "\n", drawn.getvalue()))
     svg = re.sub(r'\b[dxy]="[^"]*"', lambda places: re.sub(r"(\.\d\d)\d+", r"\1", places[0]), lines)
     return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r" ?\n|(?<=[A-Za-z]) ", "", path[0]), svg)
 
