@@ -154,7 +154,7 @@ class RunningCache:
             ops.reorder_cache(x_RGMX[rows], parent_X, self.rows.end_R[rows])
 
     def copy_shared_pages(self, ops: Any) -> None:
-        """Copies pages before a step that a row would write and others hold; here none is shared. It is not captured."""
+        """Copies pages before a step that a row would write and others hold; here none is shared."""
 
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
         """Keys and values of each row's new token, into its last position; returns the queries."""
