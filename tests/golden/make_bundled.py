@@ -1,6 +1,7 @@
-"""Remakes bundled-NAME.json: what transformers 5 generates from the bundled models.
+"""Remakes bundled/NAME.json: what transformers 5 generates from the bundled models.
 
     python tests/golden/make_bundled.py
+    python tests/golden_files.py bundled
 
 Each prompt alone, float32, under the model's own generation_config.json and the options listed. transformers' GPT-2
 has as many key/value heads as query heads; the multi-query one runs there as the same network under another name. Each
@@ -103,7 +104,8 @@ def main() -> None:
                     texts = [text[before:] for text in tokenizer.batch_decode(wholes, skip_special_tokens=True)]
                 rows = [without_padding(row, model) for row in ids.tolist()]
                 cases.append({"prompt": prompt, "options": options | latent, "ids": rows, "texts": texts})
-        path = Path(__file__).with_name(f"bundled-{name}.json")
+        path = Path(__file__).with_name("bundled") / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(cases, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{len(cases)} cases in {path.name}")
 

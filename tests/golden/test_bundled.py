@@ -9,8 +9,8 @@ import pytest
 import minidecode as md
 
 CASES = [
-    pytest.param(path.stem.removeprefix("bundled-"), case, id=f"{path.stem}-{i}")
-    for path in sorted(Path(__file__).parent.glob("bundled-*.json"))
+    pytest.param(path.stem, case, id=f"{path.stem}-{i}")
+    for path in sorted(Path(__file__).with_name("bundled").glob("*.json"))
     for i, case in enumerate(json.loads(path.read_text(encoding="utf-8")))
 ]
 load = cache(md.load)

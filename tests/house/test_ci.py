@@ -120,3 +120,10 @@ def test_what_runs_at_once_is_all_printed_and_fails_if_one_fails(tmp_path):
         lines = f"set -euo pipefail\nscratch={tmp_path}\n{at_once}\n{functions}at_once {asked}\necho goes on\n"
         ran = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=30)
         assert (ran.returncode, ran.stdout, ran.stderr) == (code, said + "goes on\n" * (not code), "")
+
+
+@pytest.mark.skipif(not (CHECKOUT / ".git").exists(), reason="only a clone can be archived")
+def test_the_whole_tree_has_at_most_58_mib():
+    """What a clone unpacks to: recorded outputs are packed, and weights are float16."""
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=CHECKOUT, capture_output=True, check=True).stdout
+    assert len(archive) <= 58 * 2**20
