@@ -420,12 +420,14 @@ def work_that_model_holds(
     model: Model, sizes: dict[str, int], may_shrink: Collection[str]
 ) -> tuple[Work, dict[str, int]]:
     """(texts of these sizes, the sizes): of shorter prompts, if they may be and the model holds no longer ones."""
+    refused: OptionError | None = None  # which names the sizes that were asked for
     while True:
         try:
             return Work.make(model, *(sizes[name] for name in WORK_SIZES)), sizes
-        except OptionError:
+        except OptionError as error:
+            refused = refused or error
             if "input_length" not in may_shrink or sizes["input_length"] == 1:
-                raise
+                raise refused from None
             sizes = sizes | {"input_length": sizes["input_length"] // 2}
 
 

@@ -264,8 +264,8 @@ def _run_to_its_end() -> int:
 NO_WHOLE_NUMBER = re.compile(r"not a valid int|valid integer")  # words of several versions of the library
 NO_NUMBER = re.compile(r"not a valid float|valid number")
 TOO_SMALL = re.compile(r"(?:in the range x>=|greater than or equal to )(\S+)")
-
-TOO_LARGE = re.compile(r"(?:x<=|less than or equal to )(\S+)")
+TOO_LARGE = re.compile(r"(?:in the range x<=|less than or equal to )(\S+)")
+OUTSIDE = re.compile(r"in the range (\S+)<=x<=(\S+)")
 
 
 def _number_error(message: str, given: list[str]) -> str:
@@ -288,6 +288,9 @@ def _number_error(message: str, given: list[str]) -> str:
         return f"{named}takes an integer, such as 4, not {values[-1]!r}"
     if NO_NUMBER.search(message):
         return f"{named}takes a number, such as 0.5, not {values[-1]!r}"
+    if outside := OUTSIDE.search(message):
+        bound = f"least {outside[1]}" if float(values[-1]) < float(outside[1]) else f"most {outside[2]}"
+        return f"{named}must be at {bound}, not {values[-1]}"
     if least := TOO_SMALL.search(message):
         return f"{named}must be at least {least[1]}, not {values[-1]}"
     if most := TOO_LARGE.search(message):

@@ -92,6 +92,8 @@ def test_no_remedy_is_a_flag_that_there_is_not(fails, toy, more):
         message = fails("ladder", "-m", toy, "--input-length", length, "--max-new-tokens", 9, *more, "--quiet")
         assert f"--input-length {length} or --max-new-tokens 9 is too large, so lower one" in message
         assert says in message and "truncate" not in message and "shorten it" not in message
+    message = fails("ladder", "-m", toy, "--max-new-tokens", 99, *more, "--quiet")
+    assert "--input-length 64 or --max-new-tokens 99 is too large" in message, "no size that was only tried"
 
 
 def test_default_sizes_become_smaller_where_the_model_holds_no_longer_ones(cli, toy):

@@ -20,6 +20,7 @@ from toy_folder import CONFIG, write_folder, write_json
 
 import minidecode as md
 from minidecode import device
+from minidecode.commands.cli import _number_error
 from minidecode.commands.flags import error_in_flags
 
 
@@ -113,6 +114,7 @@ def test_a_file_in_the_place_of_the_cache(cli, bundled, empty_cache):
         (["generate", "a", "--num-beams", "2.5"], "--num-beams / --beam takes an integer, such as 4, not '2.5'"),
         (["generate", "a", "--temperature", "hot"], "--temperature takes a number, such as 0.5, not 'hot'"),
         (["serve", "--port", "99999"], "--port must be at most 65535, not 99999"),
+        (["serve", "--port", "-1"], "--port must be at least 0, not -1"),
         (["predict", "ngram", "--megabytes", "nan"], "--megabytes must be at most 8000, not nan"),
         (["ladder", "--seconds", "0.5"], "--seconds must be at least 1, not 0.5"),
         (["exercise", "start", "15", "--seed", "a"], "--seed takes an integer, such as 4, not 'a'"),
@@ -121,6 +123,12 @@ def test_a_file_in_the_place_of_the_cache(cli, bundled, empty_cache):
 )
 def test_what_is_no_number_is_said_with_its_flag(fails, arguments, message):
     assert message in fails(*arguments, code=2)
+
+
+@pytest.mark.parametrize(("value", "bound"), [("-1", "least 0"), ("99999", "most 65535")])
+def test_a_number_outside_a_range_in_words_of_older_versions_of_the_library(value, bound):
+    message = f"Invalid value for '--port': {value} is not in the range 0<=x<=65535"
+    assert _number_error(message, ["serve", "--port", value]) == f"--port must be at {bound}, not {value}"
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,14 @@ def test_a_file_that_was_changed_is_solved_no_more(cli, here):
     assert state() == "solved"
 
 
+def test_an_exercise_that_was_solved_in_another_file_is_solved(cli, here):
+    """The skeleton in the folder was not changed since."""
+    cli("exercise", "start", "15")
+    (here / "15_ngram_ban.py").write_text(cli("exercise", "solution", "15").out)
+    assert cli("exercise", "check", "15_ngram_ban.py", "--folder", "my_exercises").code == 0
+    assert next(e["state"] for e in json.loads(cli("exercise", "list", "--json").out) if e["number"] == 15) == "solved"
+
+
 def test_hints_come_one_by_one(cli, here):
     hints = [cli("exercise", "hint", "11").out for _ in range(3)]
     assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3, the last one"]

@@ -47,7 +47,8 @@ def check(
         )
     if not is_elsewhere:
         _renew_if_answer_told(folder, exercise, submission.path, held, verdict)
-    return verdict, folder.keep_verdict(exercise, verdict, None if is_elsewhere else submission.source)
+    is_of_folder = submission.path.resolve() == folder.path_of_exercise(exercise).resolve()
+    return verdict, folder.keep_verdict(exercise, verdict, submission.source if is_of_folder else None)
 
 
 def _renew_if_answer_told(folder: Folder, exercise: Exercise, path: Path, seed: int, verdict: Verdict) -> None:
