@@ -33,7 +33,7 @@ def names_with(part: str, names: Iterable[str]) -> list[str]:
 
 
 def counted(number: int, thing: str) -> str:
-    """So many things in words: "1 text", "2 texts", "1,000 batches"."""
+    """A number with its noun: "1 text", "2 texts", "1,000 batches"."""
     plural = "" if number == 1 else "es" if thing.endswith(("ch", "s")) else "s"
     return f"{number:,} {thing}{plural}"
 

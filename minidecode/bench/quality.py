@@ -277,7 +277,7 @@ def check_and_list_references(references: Sequence[str | Sequence[str]], prompts
     """Each prompt's references as a list, if there are as many as prompts and all are texts."""
     if len(references) != prompts:
         raise InputError(
-            f"there are {counted(prompts, 'prompt')} and {counted(len(references), 'reference')}: give each its own"
+            f"got {counted(prompts, 'prompt')} and {counted(len(references), 'reference')}: give each its own"
         )
     listed = [[r] if isinstance(r, str) else list(r) for r in references]
     for i, mine in enumerate(listed, 1):

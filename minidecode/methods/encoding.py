@@ -178,7 +178,7 @@ def read_texts(
     seconds = [None] * len(firsts) if text_pairs is None else list_texts(text_pairs, "text_pairs")
     if not firsts or len(seconds) != len(firsts):
         raise InputError(
-            f"there are {counted(len(firsts), 'text')} and {len(seconds)} text_pairs: give one or more, each its own"
+            f"got {counted(len(firsts), 'text')} and {len(seconds)} text_pairs: give one or more, each its own"
         )
     if truncate and text_pairs is not None:
         raise InputError("truncate cuts single texts: leave it out, and shorten the pairs that are too long")

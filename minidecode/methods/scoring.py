@@ -116,7 +116,7 @@ def logits(
         sources, ids = ids, model.inputs.check_ids(token_rows(decoder_input_ids, decoder_attention_mask), "target")
         if len(sources) != len(ids):
             raise InputError(
-                f"there are {counted(len(sources), 'source')} and {len(ids)} decoder_input_ids: give each one target"
+                f"got {counted(len(sources), 'source')} and {len(ids)} decoder_input_ids: give each one target"
             )
         sources = model.inputs.fit_sources_beside_targets(sources, ids, ids[0], truncate=None)
     ids, _ = fit_prompts(ids, context, Options(), truncate=None)
@@ -170,7 +170,7 @@ def score(
         model.inputs.check_generated(target_rows)
         if len(target_rows) != len(ids):
             raise InputError(
-                f"there are {counted(len(ids), 'text')} and {counted(len(target_rows), 'target')}: give each its own"
+                f"got {counted(len(ids), 'text')} and {counted(len(target_rows), 'target')}: give each its own"
             )
     pieces = cut_into_pieces(model, ids, target_rows, stride, truncate, decoder_start_token_id)
     z_BZ = latents_of(model, latent, None, ids)

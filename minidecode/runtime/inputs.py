@@ -155,7 +155,7 @@ class Inputs:
         negatives = self.read_texts_or_ids(texts, ids, None, "negative_prompt", self.most_tokens, truncate)
         if len(negatives) not in (1, len(prompts)):
             raise InputError(
-                f"there are {counted(len(negatives), 'negative prompt')} for {counted(len(prompts), 'prompt')}: give"
+                f"got {counted(len(negatives), 'negative prompt')} for {counted(len(prompts), 'prompt')}: give"
                 " one, or one for each"
             )
         negatives *= len(prompts) // len(negatives)

@@ -53,7 +53,7 @@ class CountedOps:
         self.functions = functions
         self._counts: dict[str, OpCount] = {}
         self._every: dict[str, OpCount] = {}  # of ops that are not called yet, too
-        if not callable(costs or callable) and costs is not True:
+        if costs and costs is not True and not callable(costs):
             raise OptionError(
                 f"costs must be True, False or a function of (op, function, arguments), not {shown(costs)}"
             )

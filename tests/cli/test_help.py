@@ -317,7 +317,7 @@ def test_the_commit_of_an_install_from_git(tmp_path, monkeypatch, direct_url, co
     assert version.version_line() == f"minidecode {md.__version__}" + (f" (commit {commit[:12]})" if commit else "")
 
 
-# ---- old names -------------------------------------------------------------------------------------------------------
+# ---- cache and memory ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -253,7 +253,7 @@ def test_the_lines_of_a_part_have_the_numbers_of_the_whole(model, overlap, keeps
     assert part == {3: whole[3]} and "line 3 is blank" in part[3][1]
     with md.generate_lines(model, texts[1:], first_line=2, done=1, **how) as run:
         assert {line.number for line in run} == {3, 4}
-    with pytest.raises(md.InputError, match="2 lines were done before, and there are 1"):
+    with pytest.raises(md.InputError, match="2 lines done before, and there are 1"):
         list(md.generate_lines(model, texts[3:], first_line=4, done=2, **how))
     with pytest.raises(md.LineError, match="sample_ids are 1, and there are more lines"):
         list(md.generate_lines(model, ["the", "a"], sample_ids=[0], overlap=overlap))
