@@ -87,8 +87,7 @@ class Scheduler:
         max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
         together, and for the steps that are captured.
         """
-        for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
-            Whole(1)(name, number)
+        Whole(1)("max_rows", max_rows), Whole(1)("max_prefill_tokens", max_prefill_tokens)
         Whole(may_be_none=True)("max_waiting", max_waiting)
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, budget = plan_of_running_batch(model, plan, pages), parse_budget(memory_budget, model.device)
