@@ -67,7 +67,7 @@ class Task(KernelTask):
 
     def expected_outputs(self, v, inputs, mistake=None, ran=None):
         if mistake is not None:
-            raise NotImplementedError  # told by the emulator, by counts, or by `recognise`
+            raise NotImplementedError  # told by the emulator, by counts, or by `recognise_mistake`
         banned_RV = np.zeros_like(inputs["banned_RV"])
         for r, _, token in self._list_repeats(v, inputs):
             banned_RV[r, token] = 1

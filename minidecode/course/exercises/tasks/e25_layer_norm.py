@@ -70,7 +70,7 @@ class Task(KernelTask):
             elif mistake in (None, "one-less", "not-centred"):
                 spread = np.sqrt(variance + v.eps)
             else:
-                raise NotImplementedError  # told by the emulator, by loads, or by `recognise`
+                raise NotImplementedError  # told by the emulator, by loads, or by `recognise_mistake`
             out[r] = (x[r] - (0 if mistake == "not-centred" else mean)) / spread * gain + shift
         return out
 

@@ -99,7 +99,7 @@ class Task(KernelTask):
                         for mine, tops in zip(lanes, so_far, strict=True) if len(mine)]  # fmt: skip
                 tops, totals = [top] * 32, [sum(each)] * 32
             else:
-                raise NotImplementedError  # told by counts, or by `recognise`
+                raise NotImplementedError  # told by counts, or by `recognise_mistake`
             for k in range(written):
                 out[r, k] = np.exp(scores[k] - tops[k % 32]) / totals[k % 32]
         return out
