@@ -557,7 +557,7 @@ def generate_lines(
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     if model.tokenizer is None:
         raise InputError(model.inputs.no_tokenizer_message("call generate with input_ids"))
-    if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+    if isinstance(lines, str | bytes) or not (isinstance(lines, Iterable) or hasattr(lines, "__getitem__")):
         raise InputError("lines must be several, such as a list of texts or an open file")
     if chat and truncate:
         raise OptionError(CUT_CHAT)

@@ -157,6 +157,18 @@ def test_lines_that_were_done_before_do_not_come_and_change_no_bit_of_the_others
         list(generate_lines(model, lines, done=10, **how))
 
 
+def test_lines_may_come_by_their_index(model):
+    """As those of torch's data sets do, which cannot be iterated otherwise."""
+
+    class ByIndex:
+        def __getitem__(self, i):
+            return ["the war", "the army"][i]
+
+    lines = [[line.texts for line in generate_lines(model, given, max_new_tokens=2)]
+             for given in (ByIndex(), ["the war", "the army"])]  # fmt: skip
+    assert lines[0] == lines[1] and len(lines[0]) == 2
+
+
 @pytest.mark.parametrize("overlap", ["both", "none"])
 def test_lines_as_they_end(model, overlap):
     """The longest are done first. An error that stops the run comes behind what was done before it."""
