@@ -273,9 +273,10 @@ class Plan(PlanRows):
             functions |= functions_of_backend(importlib.import_module("minidecode.cuda"))
         elif self.base == "fast":  # or compiled
             functions |= functions_of_backend(importlib.import_module("minidecode.cpu"))
+        ops_of_others = ops_of_caches() - ops_of_cache(self.cache, has_encoder)
         for row in CATALOG.values():
             choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
-            if not is_called(row, self.cache, has_encoder):
+            if row.op in ops_of_others:
                 if not self._is_asked_for(row):
                     continue
                 where = f"with cache={self.cache} in a model {'with' if has_encoder else 'without'} an encoder"

@@ -55,7 +55,7 @@ class Captured:
         self.graph: Any = None
         self.end: Any = None  # of what launched it last, perhaps on another stream
         self.has_run, self.can_be, self.why_not = False, True, ""
-        self.lacked_memory = False  # when it was to be captured: it is not kept, and the next call tries again
+        self.lacked_memory = False  # when it was to be captured: it is not kept, and a later call tries again
 
     def __call__(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
         """run(*arrays), which calls these ops: a proxy that counts them (runtime/receipt.py).

@@ -184,7 +184,8 @@ def why_not_nvmath() -> str:
         return f"nvmath is not installed: {pip_install('nvmath-python')}"
     except (OSError, RuntimeError) as error:  # RuntimeErrors of its own, and of its loader of libraries
         return (
-            f"nvmath finds no cuBLAS ({words_of(error)}): pip install nvidia-cublas, or for CUDA 12 nvidia-cublas-cu12"
+            f"nvmath cannot use cuBLAS ({words_of(error)}): if it is not installed, pip install nvidia-cublas,"
+            " or for CUDA 12 nvidia-cublas-cu12"
         )
     return ""
 

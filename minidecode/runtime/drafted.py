@@ -11,7 +11,7 @@ from .engine import Engine, timed
 class DraftCheckingEngine(Engine):
     """An engine that checks drafts. Its DraftedCaches hold the first seen[r] tokens of text r."""
 
-    why_in_parts = "a step asks the model twice, with guidance or drafts"
+    why_in_parts = "a step checks drafts"
 
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         self.seen_R = np.array([len(prompt) for prompt in prompts])

@@ -20,7 +20,7 @@ class GuidedEngine(Engine):
     It doubles what a step computes and what caches hold.
     """
 
-    why_in_parts = "a step asks the model twice, with guidance or drafts"
+    why_in_parts = "a step asks the model twice, with guidance"
 
     def __init__(self, *args, negative_prompts: list[np.ndarray], **kwargs):
         super().__init__(*args, **kwargs)

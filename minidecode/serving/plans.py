@@ -48,14 +48,15 @@ def plan_of_running_batch(model: Model, plan: str | Plan | None, pages: int | No
     if plan.base == "auto":
         plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
     kind = plan.cache_kind(model.has_encoder)
-    if (kind.running_kind is None and plan.cache != BASES[plan.base]["cache"]) or plan.base == "naive":
+    has_running_kind = "running_kind" in vars(kind)  # of its own: a cache derived from another holds something else
+    if (not has_running_kind and plan.cache != BASES[plan.base]["cache"]) or plan.base == "naive":
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
     Whole(1, may_be_none=True)("pages", pages)
     if pages is not None and not kind.shares_pages:
         raise OptionError("pages changes nothing without cache=paged: add it to the plan, or leave pages out")
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
-    if kind.running_kind is None:
+    if not has_running_kind:
         plan = dataclasses.replace(plan, cache="preallocated")
     return plan.resolve_auto([])
 

@@ -190,9 +190,12 @@ def test_a_product_has_the_stream_of_kernels_and_a_workspace_of_ours(cublas, sha
     [
         (ImportError("No module named 'nvmath'"), "nvmath is not installed: pip install"),
         # what nvmath 1.0 raises without the library and without a driver: classes of its own, both RuntimeErrors
-        (RuntimeError('Failure finding "libcublasLt.so.13"'), "nvmath finds no cuBLAS (Failure finding"),
-        (RuntimeError("CUDA driver is not found"), "nvmath finds no cuBLAS (CUDA driver is not found): pip install"),
-        (OSError("libcublas.so.13: invalid ELF header"), "nvmath finds no cuBLAS (libcublas.so.13: invalid"),
+        (RuntimeError('Failure finding "libcublasLt.so.13"'), "nvmath cannot use cuBLAS (Failure finding"),
+        (
+            RuntimeError("CUDA driver is not found"),
+            "nvmath cannot use cuBLAS (CUDA driver is not found): if the library",
+        ),
+        (OSError("libcublas.so.13: invalid ELF header"), "nvmath cannot use cuBLAS (libcublas.so.13: invalid"),
     ],
     ids=str,
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_attention_settings import IDS, make
 
-from minidecode import plan
+from minidecode import Scheduler, plan
 from minidecode.cache.padding import copy_with_free_positions, replicate_prompts
 from minidecode.cache.prompt import PromptCache
 from minidecode.commands.help_topics import cache_help
@@ -91,3 +91,12 @@ def test_plans_choose_the_code_of_the_ops_that_it_declares(line, monkeypatch):
     monkeypatch.setattr(SideBySideCache, "ops", frozenset({"append_kv", "reorder_cache"}))
     with pytest.raises(OptionError, match="grouped=naive has no effect with cache=side_by_side"):
         make("gpt2").generate(plan="cache=side_by_side,grouped=naive", **BEAMS)
+
+
+def test_a_running_batch_refuses_what_is_derived_from_its_own_cache(monkeypatch):
+    class Derived(plan.CACHES["preallocated"]):
+        """It may keep something else, and the running batch would not."""
+
+    monkeypatch.setitem(plan.CACHES, "derived", Derived)
+    with pytest.raises(OptionError, match="cache=derived has no effect in a running batch"):
+        Scheduler(make("gpt2"), plan="cache=derived")
