@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 import minidecode as md
-from minidecode.course.accesses import accesses
+from minidecode.course.accesses import traced_accesses
 from minidecode.emulator.memory import LOAD
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "emulator"))
@@ -53,7 +53,7 @@ def puzzle() -> Puzzle:
     threads = {race.first.thread.index, race.second.thread.index}
     steps = tuple(
         Step(a.thread, a.line - first_line + 1, a.writes, f"{ARRAY}[{', '.join(map(str, a.index))}]", a.epoch)
-        for a in accesses(run, ARRAY)
+        for a in traced_accesses(run, ARRAY)
         if a.thread in threads and a.epoch <= LAST_EPOCH
     )
     found = tuple(

@@ -44,7 +44,7 @@ def costs_of_groups(s: Sizes, method: str, one_op: bool = False) -> dict[str, Co
         return {
             GROUPS[0]: nothing,
             GROUPS[1]: _add_costs(project, _el_projection_costs(s, one_op)),
-            GROUPS[2]: _el_costs(s, one_op),
+            GROUPS[2]: _el_attention_costs(s, one_op),
         }
     build = _product_cost(s, s.R * s.N, s.D, 2 * s.D) if method == "no cache" else nothing
     copies = s.B if method == "cache per sentence" else s.R
@@ -79,7 +79,7 @@ def _el_projection_costs(s: Sizes, one_op: bool) -> Cost:
     return Cost(numbers * s.itemsize, 4 * s.R * s.D * s.D)
 
 
-def _el_costs(s: Sizes, one_op: bool) -> Cost:
+def _el_attention_costs(s: Sizes, one_op: bool) -> Cost:
     """The hidden states of a sentence for all of its heads and beams."""
     if one_op:
         numbers = s.B * s.N * s.D + 2 * s.R * s.D

@@ -84,7 +84,9 @@ def this_machine(
         a @ a
         synchronize()
 
-    copying, computing = (min(_time_call(call) for _ in range(repeats)) for call in (copy_array, multiply_matrices))
+    copying, computing = (
+        min(_seconds_of_one_call(call) for _ in range(repeats)) for call in (copy_array, multiply_matrices)
+    )
     operations, of_bytes = 2 * 1024**3 / computing, None
     if int8:
         of_bytes = _int8_operations(repeats) if xp is np else DP4A * operations
@@ -105,10 +107,10 @@ def _int8_operations(repeats: int) -> float | None:
     data, scale_X = np.ones((1024, 1024), np.int8), np.ones(1024, np.float32)
     x_RX, weight = np.ones((1024, 1024), np.float32), pack_int8(Weight(data, scale=scale_X, layout="oi", x_bits=bits))
     linear_int8(x_RX, weight)  # compiled, or loaded
-    return 2 * 1024**3 / min(_time_call(lambda: linear_int8(x_RX, weight)) for _ in range(repeats))
+    return 2 * 1024**3 / min(_seconds_of_one_call(lambda: linear_int8(x_RX, weight)) for _ in range(repeats))
 
 
-def _time_call(call) -> float:
+def _seconds_of_one_call(call) -> float:
     started = time.perf_counter()
     call()
     return time.perf_counter() - started

@@ -15,7 +15,8 @@ Four rules keep answers right:
 1. A published page is named by the page before it and its own tokens. Keys and values depend on all tokens before
    them, so the same 16 tokens behind another page are another page.
 2. A page is published once it is full and computed. So no published page is ever written again.
-3. `lookup` leaves at least the last token to be computed: its logits choose the next token, and no page holds those.
+3. `fork_prefix` leaves at least the last token to be computed: its logits choose the next token, and no page holds
+   those.
 4. A page that several tables hold is copied before one of them writes (`make_writable`).
 """
 
@@ -123,7 +124,7 @@ class PagePool:
         self.references[page] -= 1
         return page, table[nth]
 
-    def lookup(self, tokens: Sequence[int]) -> list[int]:
+    def fork_prefix(self, tokens: Sequence[int]) -> list[int]:
         """A table of the longest computed prefix of a prompt, in whole pages. The table holds a reference to each.
 
         It has at most len(tokens) - 1 positions. Compute the others, from `len(table) * size` on.
@@ -137,8 +138,9 @@ class PagePool:
         return self.fork(table)
 
     def publish(self, page: int, parent: int, tokens: Sequence[int]) -> bool:
-        """Lets `lookup` find a page that is used, full and computed. parent: the page before it in its table, or ROOT.
+        """Lets `fork_prefix` find a page that is used, full and computed.
 
+        parent: the page before it in its table, or ROOT.
         Returns False, and the page stays private, where another page has this name already (two sequences computed the
         same prompt) and where the parent is private: its number will mean something else one day.
         """

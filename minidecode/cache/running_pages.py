@@ -38,7 +38,7 @@ class PagedRows(RunningRows):
 
         Besides, each row needs a free page, for it writes one of its own in the next step.
         """
-        tables, begun = [self._look_up_published_pages(ids) for ids in texts], None
+        tables, begun = [self._fork_published_pages(ids) for ids in texts], None
         needed = sum(pages_for(len(ids), self.page) - len(table) for ids, table in zip(texts, tables, strict=True))
         if needed + rows <= self.pool.available - self.number:
             begun = super().add_rows(texts, rows, source_length)
@@ -54,7 +54,7 @@ class PagedRows(RunningRows):
 
     def skip_known_positions(self, part: Part) -> None:
         """Pages that another request has published since `begin` take the place of empty ones."""
-        published = self._look_up_published_pages(part.ids)
+        published = self._fork_published_pages(part.ids)
         for r in part.row_X:
             before = self.tables.tables[r]
             self.tables.set_table(r, self.pool.fork([*published, *before[len(published) :]]))
@@ -62,8 +62,8 @@ class PagedRows(RunningRows):
         self.pool.release(published)
         part.first = len(published) * self.page
 
-    def _look_up_published_pages(self, ids: np.ndarray) -> list[int]:
-        return [] if self.source_positions else self.pool.lookup(ids.tolist())
+    def _fork_published_pages(self, ids: np.ndarray) -> list[int]:
+        return [] if self.source_positions else self.pool.fork_prefix(ids.tolist())
 
     def note_read(self, part: Part) -> None:
         """Publishes the part's full pages, which are computed in all layers."""

@@ -91,7 +91,7 @@ def trace(
         names = ("the first", str(against))
         if both[0].dialect != both[1].dialect:
             names = (both[0].dialect, both[1].dialect)
-        parting = _where_they_part(out, other, both, names, word_of_token)
+        parting = _parting_as_json(out, other, both, names, word_of_token)
     if as_json:
         record = {
             "prompt": prompt,
@@ -132,7 +132,7 @@ def _parse_changes(text: str | None) -> dict[str, Any]:
     return changes
 
 
-def _where_they_part(out, other, options, names: tuple[str, str], word: Callable[[int], str]) -> dict[str, Any]:
+def _parting_as_json(out, other, options, names: tuple[str, str], word: Callable[[int], str]) -> dict[str, Any]:
     """The parting of two searches, as JSON."""
     same_texts = [a.tolist() for a in out.token_ids] == [b.tolist() for b in other.token_ids]
     parting = find_parting((out.trace.of(0), other.trace.of(0)), tuple(options), names, same_texts, word)

@@ -476,16 +476,16 @@ def _as_tuple(result: Any) -> tuple:
 
 def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tuple]) -> str | None:
     """The known mutant that gives the same answers to all these inputs, in the words of its docstring."""
-    answers = [_run_on_copies(row, implementation, arguments) for arguments in cases]
+    answers = [_try_on_copies(row, implementation, arguments) for arguments in cases]
     for path in mutant_files(row.name):
         module = load_python_file(path)
         mutant = getattr(module, row.op)
-        if all(_is_same_answer(row, a, _run_on_copies(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
+        if all(_is_same_answer(row, a, _try_on_copies(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
             return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"
     return None
 
 
-def _run_on_copies(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple | None:
+def _try_on_copies(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple | None:
     """What it returns and changes, as a tuple; None if it raises, or returns something else than arrays."""
     given = copy.deepcopy(arguments)
     try:

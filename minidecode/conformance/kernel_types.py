@@ -50,7 +50,7 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
     refused = _notes_on_lowering(ir, types, returned)
     if refused or _is_double_on_purpose(argument_types):
         return refused
-    return sorted({*_notes_on_wide_arguments(function, argument_types), *_notes_on_doubles(ir, types, calls, set())},
+    return sorted({*_notes_on_float64_arguments(function, argument_types), *_notes_on_doubles(ir, types, calls, set())},
                   key=lambda note: (note.line or 0, note.message))  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _is_double_on_purpose(argument_types) -> bool:
     return any(getattr(a, "dtype", None) in (t.float64, t.complex128) for a in argument_types)
 
 
-def _notes_on_wide_arguments(function, argument_types) -> list[TypeNote]:
+def _notes_on_float64_arguments(function, argument_types) -> list[TypeNote]:
     from numba.core import types as t
 
     names, line = list(inspect.signature(function).parameters), inspect.getsourcelines(function)[1]

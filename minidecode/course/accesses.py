@@ -25,13 +25,13 @@ class Access(NamedTuple):
     line: int  # of the file
 
 
-def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
-    """What a block did to an array of this name, in the order in which it ran. Raises InputError where nothing was."""
+def traced_accesses(run: Run, array_name: str, block: int = 0) -> list[Access]:
+    """What a block of a traced run did to an array, in the order in which it ran. Raises InputError if nothing."""
     if not run.traced:
         raise InputError(f"{run.name} was not traced: emulate it without trace=False")
     kept, journal = run._launch.analysis.traffic.kept_of_block(block), run._launch.journal
     accesses = []
-    for memory in (m for m in journal.memories if m.name == array and kept):
+    for memory in (m for m in journal.memories if m.name == array_name and kept):
         inside = np.flatnonzero((kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes))
         writes = journal.access_kinds(kept.site[inside]) != LOAD
         places = np.unravel_index((kept.address[inside] - memory.start) // memory.dtype.itemsize, memory.shape)
@@ -41,7 +41,7 @@ def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
         accesses += [Access(int(e), int(t), bool(w), i, lines[int(s)]) for e, t, w, i, s in zip(*columns, strict=True)]
     if not accesses:
         stopped = ": an error stopped the run before" if run.stopped else ""
-        raise InputError(f"block {block} of {run.name} touched no array called {array}{stopped}")
+        raise InputError(f"block {block} of {run.name} touched no array called {array_name}{stopped}")
     return accesses
 
 
@@ -52,7 +52,7 @@ def draw_epochs(
 
     An epoch is what a block does between two barriers. A race that the run found is drawn where it was.
     """
-    done = accesses(run, array, block)
+    done = traced_accesses(run, array, block)
     size = min(most, 1 + max(a.index[0] for a in done))
     has_race = any(f.kind == "race" and f.detail["element"].startswith(f"{array}[") for f in run.errors)
     frames = []

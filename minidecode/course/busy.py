@@ -45,6 +45,6 @@ def draw_lanes(runs: Mapping[str, Sequence[Span]], *, name: str, caption: str, a
     return single(name, canvas, caption=caption, alt=alt)
 
 
-def spans_of(lanes: Mapping[str, Sequence[tuple[str, int, float, float]]]) -> list[Span]:
+def spans_of_schedule(lanes: Mapping[str, Sequence[tuple[str, int, float, float]]]) -> list[Span]:
     """A schedule by hand: thread -> (stage, batch, begin, end) of each piece of its work."""
     return [Span(t, stage, batch, 0, 0, begin, end) for t, work in lanes.items() for stage, batch, begin, end in work]

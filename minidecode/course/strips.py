@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..emulator.run import Run
-from .accesses import Access, accesses
+from .accesses import Access, traced_accesses
 from .canvas import Canvas
 from .figure import Figure, scrub
 
@@ -18,7 +18,7 @@ def draw_strips(run: Run, array: str, *, name: str, caption: str, alt: str, bloc
     that it writes in the same epoch. Where the run found a race, an element that one thread writes and another touches
     in one epoch is crossed.
     """
-    done = accesses(run, array, block)
+    done = traced_accesses(run, array, block)
     size = min(most, 1 + max(a.index[0] for a in done))
     epochs = [[a for a in done if a.epoch == e and a.index[0] < size] for e in range(1 + max(a.epoch for a in done))]
     has_race = any(f.kind == "race" and f.detail["element"].startswith(f"{array}[") for f in run.errors)

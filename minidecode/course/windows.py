@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..emulator.run import Run
-from .accesses import accesses
+from .accesses import traced_accesses
 from .canvas import Canvas
 from .figure import Figure, scrub
 
@@ -21,7 +21,7 @@ def draw_windows(
 
     text: the words of the row. vocabulary: the word of each score. tokens, scores: what the kernel calls its arrays.
     """
-    read = [a for a in accesses(run, tokens, block) if not a.writes and a.index[0] == row]
+    read = [a for a in traced_accesses(run, tokens, block) if not a.writes and a.index[0] == row]
     threads = sorted({a.thread for a in read})[:most]
     stored = [a for a in _accesses_or_none(run, scores, block) if a.writes and a.index[0] == row]
     frames = []
@@ -37,7 +37,7 @@ def draw_windows(
 def _accesses_or_none(run: Run, array: str, block: int) -> list:
     """Accesses of an array that a run need not touch."""
     named = any(m.name == array for m in run._launch.journal.memories)
-    return accesses(run, array, block) if named and run.total("global_stores") else []
+    return traced_accesses(run, array, block) if named and run.total("global_stores") else []
 
 
 def _draw_frame(thread: int, text, vocabulary, times: Counter, banned: set[int]) -> Canvas:

@@ -333,7 +333,7 @@ def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     rows = list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
-    a_RX = make_result_array(q_RHK, v_XGU, out)
+    a_RX = make_float32_result(q_RHK, v_XGU, out)
     return attend_by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
 
 
@@ -348,7 +348,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     rows = list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
     scores = H * sum((q.stop - q.start) * (k.stop - k.start) for q, k in rows)
-    a_RX = make_result_array(q_RHK, v_XGU, out)
+    a_RX = make_float32_result(q_RHK, v_XGU, out)
     if U > 32 * COLUMNS or scores > WORTH_PRODUCTS * len(rows):
         return attend_by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
     biases = bias_arguments(bias, a_RX.reshape(R, H, U), k_offsets_X)
@@ -374,7 +374,7 @@ def cast_to_float32(q_RHK, k_XGK, v_XGU):
     return tuple(array.astype(np.float32, copy=False) for array in (q_RHK, k_XGK, v_XGU))
 
 
-def make_result_array(q_RHK, v_XGU, out):
+def make_float32_result(q_RHK, v_XGU, out):
     """Makes the array of the answer: float32, whatever is multiplied."""
     shape = len(q_RHK), q_RHK.shape[1] * v_XGU.shape[2]
     return empty(q_RHK, shape, np.float32) if out is None else out

@@ -96,7 +96,7 @@ class Races:
         starts, ends = _bounds_of_groups(cell[order])
         order = row[order]
         for k in _conflicting_groups(rows.thread[order], kind[order], starts):
-            self._find_races_in_block(
+            self._find_races_of_element_in_block(
                 [self._make_access(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()]
             )
         if self._has_blocks:
@@ -107,8 +107,8 @@ class Races:
         columns = (int(column[row]) for column in (rows.address, rows.itemsize, rows.site, kind))
         return Access(*columns, segment, rows.values.get(row))
 
-    def _find_races_in_block(self, accesses: list[Access]) -> None:
-        """One element's accesses, in the order in which they ran.
+    def _find_races_of_element_in_block(self, accesses: list[Access]) -> None:
+        """One element's accesses in an epoch of a block, in the order in which they ran.
 
         Of the writes those are kept that nothing orders before the newest: writers of the same value, for others are
         races already.
@@ -204,11 +204,11 @@ class Races:
         conflicts = _conflicting_groups(block[order], kind[order], starts)
         self.left_out = max(0, len(conflicts) - MOST_CELLS_BETWEEN_BLOCKS)
         for k in conflicts[:: max(1, -(-len(conflicts) // MOST_CELLS_BETWEEN_BLOCKS))]:  # evenly, if too many
-            self._find_races_between_blocks(
+            self._find_races_of_element_between_blocks(
                 [kept[source[r]].access(int(row[r])) for r in order[starts[k] : ends[k]].tolist()]
             )
 
-    def _find_races_between_blocks(self, accesses: list[Access]) -> None:
+    def _find_races_of_element_between_blocks(self, accesses: list[Access]) -> None:
         """One element, touched by several blocks: pairs of two blocks that hold a write, or an atomic and a read."""
         accesses, races = _thin_out_stores(accesses), 0
         for k, later in enumerate(accesses):

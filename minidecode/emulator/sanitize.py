@@ -97,7 +97,7 @@ class Sanitizer:
         self.report, self._script, self._traced, self._blocks = Report(), script, traced, blocks
         self._unwritten: dict[int, weakref.ref] = {}  # id of an array that holds nothing yet -> the array
 
-    def install(self) -> None:
+    def patch_simulator(self) -> None:
         """Replaces, in the simulator, what launches a kernel and what makes arrays without contents."""
         import numba
         from numba import config, cuda
@@ -368,7 +368,7 @@ def main() -> int:
         os.dup2(2, 1)  # what the script prints must not stand between
     sys.argv, code, failure = sys.argv[2:], 0, ""
     sys.path[0] = str(script.resolve().parent)
-    sanitizer.install()
+    sanitizer.patch_simulator()
     try:
         runpy.run_path(str(script), run_name="__main__")
     except SystemExit as end:

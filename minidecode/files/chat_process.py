@@ -11,12 +11,13 @@ import sys
 import threading
 
 
-def limit_process(seconds: float, most: int, out_of_time: int) -> None:
+def limit_own_time_and_memory(seconds: float, most_bytes: int, out_of_time: int) -> None:
     """What the system can hold this process to from now on. Time is the processor's, where the system counts it."""
     with contextlib.suppress(ImportError):
         import resource
 
-        for name, bytes in (("RLIMIT_DATA", most), ("RLIMIT_AS", 4 * most)):  # files that are mapped count in AS
+        limits = ("RLIMIT_DATA", most_bytes), ("RLIMIT_AS", 4 * most_bytes)  # files that are mapped count in AS
+        for name, bytes in limits:
             with contextlib.suppress(AttributeError, ValueError, OSError):
                 resource.setrlimit(getattr(resource, name), (bytes, bytes))
     if hasattr(signal, "setitimer"):
@@ -89,7 +90,7 @@ def main() -> None:
     job = json.load(sys.stdin.buffer)
     made = sandboxed_environment()
     out_of_time, out_of_memory = job["codes"]
-    limit_process(job["seconds"], job["bytes"], out_of_time)
+    limit_own_time_and_memory(job["seconds"], job["bytes"], out_of_time)
     try:
         template = made.from_string(job["template"])
         known = {"messages": job["messages"], "tools": None, "documents": None, "add_generation_prompt": True}

@@ -172,7 +172,7 @@ def read_bart(
             f"{config.max_target_positions} are not supported in a BART, which has one limit for both"
         )
     stored = {f"model.{name}": tensor for name, tensor in match_fairseq_tensors(path, config, in_file).items()}
-    stored["model.shared.weight"] = stored.pop(f"model.{config.tables[0]}")
+    stored["model.shared.weight"] = stored.pop(f"model.{config.table_names[0]}")
     languages = {side: settings.get(f"{side}_lang") or given[side] for side in given}
     named = {
         language_of_side(path, side, settings.get(f"{side}_lang"), given[side]) for side in given if languages[side]

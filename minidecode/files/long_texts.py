@@ -91,7 +91,7 @@ def longest_token(backend: tokenizers.Tokenizer) -> int | None:
 
 def find_borders(backend: tokenizers.Tokenizer) -> Borders | None:
     """The places where texts may be cut for a tokenizer; None if they are not known."""
-    borders = _borders_between_words(backend)
+    borders = _borders_of_pipeline(backend)
     if borders is None:
         return None
     added = backend.get_added_tokens_decoder().values()
@@ -104,7 +104,7 @@ def find_borders(backend: tokenizers.Tokenizer) -> Borders | None:
     return Borders(borders.pattern, borders.drops, whole)
 
 
-def _borders_between_words(backend: tokenizers.Tokenizer) -> Borders | None:
+def _borders_of_pipeline(backend: tokenizers.Tokenizer) -> Borders | None:
     changes, splits = parts_of_pipeline(backend.normalizer), parts_of_pipeline(backend.pre_tokenizer)
     kinds = [part["type"] for part in splits]
     puts_space = any(part["type"] == "Prepend" and part["prepend"] == SPACE for part in changes)

@@ -364,7 +364,7 @@ class TextStream:
             self._special.append((len(self._text), self._named[token_id]))
         self._ids.append(token_id)
         self._text = self._settled + self._tokenizer.decode_after(self._before, self._ids)
-        first, new = self._text_so_far(), self._new()
+        first, new = self._unsent_prompt_text(), self._new()
         if (new.text or first).endswith("\ufffd"):
             return ""
         sure = min(
@@ -377,7 +377,7 @@ class TextStream:
 
     def finish(self) -> str:
         """What was still held back."""
-        return self._advance(self._text_so_far(), self._new().cut(self._stops, self._keep))
+        return self._advance(self._unsent_prompt_text(), self._new().cut(self._stops, self._keep))
 
     def _forget(self) -> None:
         """Keeps only the end of a text that is settled: it may begin a stop string, and says how more is written."""
@@ -391,7 +391,7 @@ class TextStream:
     def _new(self) -> NewText:
         return NewText(self._text, [(min(size, len(self._text)), name) for size, name in self._special])
 
-    def _text_so_far(self) -> str:
+    def _unsent_prompt_text(self) -> str:
         """The text of the tokens before, until it was given."""
         return self._tokenizer.decode_both(self._before, self._ids)[0] if self._owes else ""
 

@@ -127,7 +127,7 @@ class BartConfig(TranslatorConfig):
     ALIASES: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
     }  # fmt: skip
-    TABLES: ClassVar[tuple[str, str, str]] = (
+    UNTIED_TABLE_NAMES: ClassVar[tuple[str, str, str]] = (
         "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"
     )  # fmt: skip
     # Switches of the BART code of old, which later code, and this, has only in one position.
@@ -179,11 +179,11 @@ class BartConfig(TranslatorConfig):
         return not self.FIXED["static_position_embeddings"]
 
     @property
-    def tables(self) -> tuple[str, str, str]:
-        """The tensors that hold the tokens of the source, those of the target, and the head."""
+    def table_names(self) -> tuple[str, str, str]:
+        """The names of the tensors that hold the tokens of the source, those of the target, and the head."""
         if self.tie_word_embeddings:
             return ("shared.weight",) * 3
-        return self.TABLES
+        return self.UNTIED_TABLE_NAMES
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
@@ -197,19 +197,20 @@ OPTIONAL = ("final_logits_bias",)  # zeros where a file leaves it out
 def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: marks of versions, and tables that the config does without."""
     positions = "" if c.learns_positions else r"|(encoder|decoder)\.embed_positions\.weight"
-    shared = "" if "shared.weight" in c.tables else r"|shared\.weight"
+    shared = "" if "shared.weight" in c.table_names else r"|shared\.weight"
     return rf"(encoder|decoder)\.version{positions}{shared}"
 
 
 def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
-    return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
+    pairs = zip(c.UNTIED_TABLE_NAMES, c.table_names, strict=True)
+    return {copy: original for copy, original in pairs if copy != original}
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`, names without the prefix `model.`."""
     D, V = c.d_model, c.vocab_size
-    tables = zip(c.tables, ((n, D) for n in (c.source_vocab_size, V, V)), strict=True)
+    tables = zip(c.table_names, ((n, D) for n in (c.source_vocab_size, V, V)), strict=True)
     shapes: dict[str, tuple[int, ...]] = dict(tables) | {"final_logits_bias": (1, V)}
     for side, (layers, h) in c.stacks.items():
         F = getattr(c, f"{side}_ffn_dim")
@@ -258,7 +259,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     causal, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
     decoder = tuple(bind_block(layer, DecoderBlock, causal, **bind_cross_attention(layer, seen)) for layer in layers)
-    (source, target, lm_head), V = (tensors[name] for name in c.tables), c.generated_vocab_size
+    (source, target, lm_head), V = (tensors[name] for name in c.table_names), c.generated_vocab_size
     return Weights(
         bind_stack("decoder", target, decoder),
         math.sqrt(c.d_model) if c.scale_embedding else 1.0, c.activation_function,

@@ -134,7 +134,7 @@ class FairseqConfig(TranslatorConfig):
         },
     }  # fmt: skip
     ACTIVATIONS: ClassVar[dict[str, str]] = {"gelu_accurate": "gelu_new", "relu_squared": "relu2"}  # fairseq's names
-    TABLES: ClassVar[tuple[str, ...]] = (
+    UNTIED_TABLE_NAMES: ClassVar[tuple[str, ...]] = (
         "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight",
     )  # fmt: skip
     OF_FSMT: ClassVar[dict[str, str]] = {  # transformers' names, and fairseq's
@@ -251,9 +251,9 @@ class FairseqConfig(TranslatorConfig):
         return getattr(self, f"{side}_learned_pos") and not self.no_token_positional_embeddings
 
     @property
-    def tables(self) -> tuple[str, str, str]:
-        """The tensors that hold the tokens of the source, those of the target, and the head."""
-        source, target, head = self.TABLES
+    def table_names(self) -> tuple[str, str, str]:
+        """The names of the tensors that hold the tokens of the source, those of the target, and the head."""
+        source, target, head = self.UNTIED_TABLE_NAMES
         if self.share_all_embeddings:
             return source, source, source
         return source, target, target if self.share_decoder_input_output_embed else head
@@ -286,7 +286,7 @@ class FairseqConfig(TranslatorConfig):
 
     def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> FairseqConfig:
         """The config as the file answers it: FSMT's head is the target's table, unless there is one of its own."""
-        has_head = self.TABLES[2] in stored or PREFIX + self.TABLES[2] in stored
+        has_head = self.UNTIED_TABLE_NAMES[2] in stored or PREFIX + self.UNTIED_TABLE_NAMES[2] in stored
         return self if has_head or self.model_type != "fsmt" else replace(self, share_decoder_input_output_embed=True)
 
 
@@ -318,7 +318,7 @@ def ignored_tensors(c: FairseqConfig) -> str:
 def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`."""
     D = c.width
-    tables = zip(c.tables, ((V, D) for V in (c.src_vocab_size, c.vocab_size, c.vocab_size)), strict=True)
+    tables = zip(c.table_names, ((V, D) for V in (c.src_vocab_size, c.vocab_size, c.vocab_size)), strict=True)
     shapes: dict[str, tuple[int, ...]] = dict(tables)
     for side, (layers, h) in c.stacks.items():
         F, positions = getattr(c, f"{side}_ffn_embed_dim"), c.source_context if side == "encoder" else c.context
@@ -367,7 +367,7 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
             return tensors[f"{side}.embed_positions.weight"][2:]
         return None if c.no_token_positional_embeddings else c.sinusoids(side).astype(dtype)
 
-    source, target, head = (tensors[name] for name in c.tables)
+    source, target, head = (tensors[name] for name in c.table_names)
     layers = (f"decoder.layers.{i}" for i in range(c.decoder_layers))
     return Weights(
         bind_stack("decoder", target, DecoderBlock, c.attention_window),

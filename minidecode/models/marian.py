@@ -88,10 +88,10 @@ class MarianConfig(BartConfig):
         return self.vocab_size - (self.pad_token_id == self.vocab_size - 1 and not self.padding_in_head)
 
     @property
-    def tables(self) -> tuple[str, str, str]:
-        """The tensors that hold the tokens of the source, those of the target, and the head."""
+    def table_names(self) -> tuple[str, str, str]:
+        """The names of the tensors that hold the tokens of the source, those of the target, and the head."""
         if self.share_encoder_decoder_embeddings or not self.tie_word_embeddings:
-            return super().tables
+            return super().table_names
         return "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 
     def sinusoids(self) -> np.ndarray:

@@ -86,7 +86,7 @@ class ProphetNetConfig(Config):
     FLAGS = ("tie_word_embeddings", "add_cross_attention")
     ALIASES: ClassVar[dict[str, str]] = {"num_attention_heads": "num_encoder_attention_heads"}
     FIRST: ClassVar[int] = 1  # the first token's row in a table of positions; the padding's is before it
-    TABLES: ClassVar[tuple[str, str, str]] = (
+    UNTIED_TABLE_NAMES: ClassVar[tuple[str, str, str]] = (
         "encoder.word_embeddings.weight", "decoder.word_embeddings.weight", "lm_head.weight"
     )  # fmt: skip
 
@@ -137,9 +137,9 @@ class ProphetNetConfig(Config):
         return super().from_json(fields)
 
     @property
-    def tables(self) -> tuple[str, str, str]:
-        """The tensors that hold the tokens of the source, those of the target, and the head."""
-        return ("word_embeddings.weight",) * 3 if self.tie_word_embeddings else self.TABLES
+    def table_names(self) -> tuple[str, str, str]:
+        """The names of the tensors that hold the tokens of the source, those of the target, and the head."""
+        return ("word_embeddings.weight",) * 3 if self.tie_word_embeddings else self.UNTIED_TABLE_NAMES
 
     def bucket_of_distance(self) -> np.ndarray:
         """bucket_L: of each distance from query to key, by T5's equation. Rounded as transformers rounds it here.
@@ -191,7 +191,7 @@ def ignored_tensors(c) -> str:
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`, names without the prefix `prophetnet.`."""
     D, P = c.hidden_size, c.max_position_embeddings
-    shapes: dict[str, tuple[int, ...]] = {name: (c.vocab_size, D) for name in c.tables}
+    shapes: dict[str, tuple[int, ...]] = {name: (c.vocab_size, D) for name in c.table_names}
     shapes["decoder.ngram_embeddings.weight"] = (c.ngram, D)
     for side, (layers, h) in c.stacks.items():
         shapes[f"{side}.position_embeddings.weight"] = (P, D)
@@ -237,7 +237,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         wpe = tensors[f"{side}.position_embeddings.weight"][c.FIRST :]
         return Stack(wte, wpe, norm(f"{side}.embeddings_layer_norm"), tuple(blocks))
 
-    source, target, head = (tensors[name] for name in c.tables)
+    source, target, head = (tensors[name] for name in c.table_names)
     decoder = bind_stack("decoder", target, DecoderBlock)
     # The stream that predicts the next token has the last row of this table, and those further ahead the rows before.
     query_ND = decoder.wpe_ND[1:] + tensors["decoder.ngram_embeddings.weight"][-1]

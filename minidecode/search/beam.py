@@ -202,15 +202,13 @@ class AllBeams:
     past: Past | None = None  # what steps told, where the host does not look at each
 
     @classmethod
-    def start(
-        cls, request: Request, G: int, W: int, logits_RV: np.ndarray, options: Options, engine: Engine
-    ) -> AllBeams:
+    def start(cls, request: Request, G: int, W: int, like_RV: np.ndarray, options: Options, engine: Engine) -> AllBeams:
         """G groups of W beams that hold the prompts."""
-        groups = [Beams.start(request, W, logits_RV, options, engine) for _ in range(G)]
-        diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
-        sentence_B, parent_R = np.arange(len(request.prompts)), np.arange(len(logits_RV), like=logits_RV)
+        groups = [Beams.start(request, W, like_RV, options, engine) for _ in range(G)]
+        diversity = Diversity.start(groups, like_RV, options) if G > 1 else None
+        sentence_B, parent_R = np.arange(len(request.prompts)), np.arange(len(like_RV), like=like_RV)
         tables = make_tables(groups[0].rows(request, sentence_B, 0, {}), options)
-        return cls(groups, diversity, request.draws(logits_RV), parent_R, sentence_B, tables)
+        return cls(groups, diversity, request.draws(like_RV), parent_R, sentence_B, tables)
 
     def __len__(self) -> int:
         """Rows."""
@@ -293,11 +291,11 @@ class Diversity:
     chosen_BV: np.ndarray  # how often the groups before it have chosen each token
 
     @classmethod
-    def start(cls, groups: list[Beams], logits_RV: np.ndarray, options: Options) -> Diversity:
+    def start(cls, groups: list[Beams], like_RV: np.ndarray, options: Options) -> Diversity:
         """The state at the beginning of a step, before any group has chosen."""
-        (B, W, _), V = groups[0].running_BWM.shape, logits_RV.shape[1]
-        dtype = logits_RV.dtype
-        scores_BWV, chosen_BV = array_like(logits_RV, (B, W, V), dtype, 0), array_like(logits_RV, (B, V), dtype, 0)
+        (B, W, _), V = groups[0].running_BWM.shape, like_RV.shape[1]
+        dtype = like_RV.dtype
+        scores_BWV, chosen_BV = array_like(like_RV, (B, W, V), dtype, 0), array_like(like_RV, (B, V), dtype, 0)
         return cls(options.diversity_penalty, scores_BWV, chosen_BV)
 
     def clear_chosen(self) -> None:
@@ -359,24 +357,27 @@ class Beams:
     shares_places: bool  # whether a text that has finished keeps a beam from running
 
     @classmethod
-    def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options, engine: Engine) -> Beams:
-        """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
-        B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
+    def start(cls, request: Request, W: int, like_RV: np.ndarray, options: Options, engine: Engine) -> Beams:
+        """All beams hold the prompt; all but the first (of each interleaved group) are out of play.
+
+        like_RV: gives dtype and device.
+        """
+        B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, like_RV.dtype
         eos = options.eos_token_id
         M = engine.capacity_for_texts(prompt_B, limit_B) + 1  # the last column is spare
-        running_BWM = array_like(logits_RV, (B, W, M), np.int64, request.prompts_with_space(M)[:, None])
-        out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
+        running_BWM = array_like(like_RV, (B, W, M), np.int64, request.prompts_with_space(M)[:, None])
+        out_of_play_BW = array_like(like_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         eos = (*eos, ENDED) if request.stopping else eos
         norms = [1.0, *(options.length_norm(new) for new in range(1, engine.capacity(int(limit_B.max())) + 1))]
         return cls(
-            running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
+            running_BWM, running_score_BW, array_like(like_RV, B, np.int64, prompt_B), running_BWM.copy(),
             out_of_play_BW,
-            array_like(logits_RV, (B, W), np.int64, 0), array_like(logits_RV, B, bool, False),
-            array_like(logits_RV, B, np.int64, 0), array_like(logits_RV, B, bool, False),
-            array_like(logits_RV, B, np.int64, prompt_B), array_like(logits_RV, B, np.int64, limit_B),
-            array_like(logits_RV, len(norms), dtype, norms), array_like(logits_RV, len(eos), np.int64, eos),
+            array_like(like_RV, (B, W), np.int64, 0), array_like(like_RV, B, bool, False),
+            array_like(like_RV, B, np.int64, 0), array_like(like_RV, B, bool, False),
+            array_like(like_RV, B, np.int64, prompt_B), array_like(like_RV, B, np.int64, limit_B),
+            array_like(like_RV, len(norms), dtype, norms), array_like(like_RV, len(eos), np.int64, eos),
             options.beam_rules, options.counted_stop, options.rules.stop == "shared",
         )  # fmt: skip
 

@@ -216,26 +216,22 @@ class Texts:
 
     @classmethod
     def start(
-        cls, request: Request, sentence_R: np.ndarray, logits_RV: np.ndarray, options: Options,
+        cls, request: Request, sentence_R: np.ndarray, like_RV: np.ndarray, options: Options,
         engine: Engine,
     ) -> Texts:  # fmt: skip
         """Each row holds the prompt of its sentence, in front of as many places as it may have new tokens."""
         row_R = np.arange(len(sentence_R))
         prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
         text_BM = request.prompts_with_space(engine.capacity_for_texts(prompt_R, limit_R))
-        tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
-        length_R, total_R = (
-            array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0))
-        )
-        done_R, nobody_R = (array_like(logits_RV, len(row_R), bool, False) for _ in range(2))
-        every_R, begins_R, limits_R = (
-            array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R)
-        )
-        eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
+        tokens_RM = array_like(like_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
+        length_R, total_R = (array_like(like_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0)))
+        done_R, nobody_R = (array_like(like_RV, len(row_R), bool, False) for _ in range(2))
+        every_R, begins_R, limits_R = (array_like(like_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R))
+        eos_X = array_like(like_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
         tables = make_tables(request.rows(tokens_RM, length_R, sentence_R, tables={}), options)
         return cls(
             tokens_RM, length_R, total_R, done_R, every_R, nobody_R, begins_R, limits_R, eos_X,
-            request.draws(logits_RV), tables, row_R, sentence_R,
+            request.draws(like_RV), tables, row_R, sentence_R,
         )  # fmt: skip
 
     def __len__(self) -> int:

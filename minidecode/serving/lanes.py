@@ -1,8 +1,8 @@
 """The searches of a running batch: requests with the same options share one search state, a lane.
 
 A lane is the state of `search/greedy.py` or `search/beam.py` with texts of several requests in it, each at a step of
-its own. The functions that choose tokens are those of the searches. `merged` is the inverse of a text's leaving: rows
-of another lane come in behind those that are there.
+its own. The functions that choose tokens are those of the searches. `merge_rows` joins rows of several lanes, and drops
+rows of texts that leave.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TextLane:
         return len(self.jobs)
 
     @classmethod
-    def merge(cls, parts: Sequence[tuple[TextLane, np.ndarray]]) -> TextLane:
+    def merge_rows(cls, parts: Sequence[tuple[TextLane, np.ndarray]]) -> TextLane:
         """One lane of these rows of several."""
         lanes = [(lane, stays_R) for lane, stays_R in parts if len(stays_R)] or [parts[0]]
         request, sentence_R = _join_requests([(lane.request, lane.texts.sentence_R[stays]) for lane, stays in lanes])
@@ -168,7 +168,7 @@ class BeamLane:
         return [job for job in self.jobs_B for _ in range(self.options.num_beams)]
 
     @classmethod
-    def merge(cls, parts: Sequence[tuple[BeamLane, np.ndarray]]) -> BeamLane:
+    def merge_rows(cls, parts: Sequence[tuple[BeamLane, np.ndarray]]) -> BeamLane:
         """One lane of these rows of several: of a request all of its rows, or none."""
         X = parts[0][0].options.num_beams
         lanes = [(lane, stays_R[::X] // X) for lane, stays_R in parts if len(stays_R)] or [(parts[0][0], np.arange(0))]

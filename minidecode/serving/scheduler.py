@@ -208,7 +208,7 @@ class Scheduler:
             raise OptionError(f"a request that is {job.state} cannot be preempted: only one that runs can")
         for lane in self.lanes:  # none is there whose texts are still being read
             if job in lane.jobs:
-                job.lane = type(lane).merge([(lane, np.flatnonzero([other is job for other in lane.jobs]))])
+                job.lane = type(lane).merge_rows([(lane, np.flatnonzero([other is job for other in lane.jobs]))])
                 job.lane.forget_moves()
         job.state, job.preempted = "waiting", job.preempted + 1
         self.running.remove(job)
@@ -276,7 +276,7 @@ class Scheduler:
             stays_R = np.arange(0)
         self.chooses = False
         # Where no row stays, all requests of the lane are over, and `_clear_rows` drops it.
-        return lane if len(stays_R) in (0, len(lane)) else type(lane).merge([(lane, stays_R)])
+        return lane if len(stays_R) in (0, len(lane)) else type(lane).merge_rows([(lane, stays_R)])
 
     def _compute_tokens(self) -> None:
         """Computes one token of each row."""
@@ -313,8 +313,8 @@ class Scheduler:
                 key = lane.jobs[stays_R[0]].lane_key
                 lanes.setdefault(id(lane) if key is None else key, []).append((lane, stays_R))
         self.lanes = [
-            parts[0][0] if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0]) else type(parts[0][0]).merge(parts)
-            for parts in lanes.values()
+            lane if not others and len(stays_R) == len(lane) else type(lane).merge_rows([(lane, stays_R), *others])
+            for (lane, stays_R), *others in lanes.values()
         ]
         self.readings = [reading for reading in self.readings if reading.job.runs]
         of_lanes_R = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in self.lanes)]))

@@ -356,7 +356,7 @@ HOGS = {
 def sees_memory() -> bool:
     with sandbox.numpy_sandbox(None) as box:
         box.ask("limits")
-        return box.read_resident_memory(forget_peak=True) is not None
+        return box.read_resident_and_peak_bytes(forget_peak=True) is not None
 
 
 @pytest.mark.skipif(not sees_memory(), reason="this system does not say from outside what a process holds")

@@ -31,7 +31,7 @@ class Sequences(RuleBasedStateMachine):
     @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=5))
     def submit(self, tokens):
         """A prompt: what is found is not computed, the rest is; then its full pages are published."""
-        table = self.pool.lookup(tokens)
+        table = self.pool.fork_prefix(tokens)
         computed = len(table) * SIZE
         assert computed < len(tokens), "no token is left whose logits choose the next one"
         try:
@@ -123,7 +123,7 @@ class NamedByItsOwnTokens(PagePool):
         del self._name_of[ROOT]
         return done
 
-    def lookup(self, tokens):
+    def fork_prefix(self, tokens):
         names = [(ROOT, tuple(tokens[i : i + self.size])) for i in range(0, len(tokens) - self.size, self.size)]
         found = []
         for name in names:
@@ -139,8 +139,8 @@ class SharedPageWritten(PagePool):
 
 
 class WholePromptFound(PagePool):
-    def lookup(self, tokens):
-        return super().lookup([*tokens, 0])
+    def fork_prefix(self, tokens):
+        return super().fork_prefix([*tokens, 0])
 
 
 class TablesOffByOne(PagePool):
@@ -204,7 +204,7 @@ def test_pages_at_their_edges(positions, pages):
 
 def publish_prompt(pool, tokens):
     """Computes a prompt alone and ends it: its full pages stay cached."""
-    table = pool.lookup(tokens)
+    table = pool.fork_prefix(tokens)
     pool.grow(table, len(tokens))
     for nth in range(len(tokens) // pool.size):
         pool.publish(table[nth], table[nth - 1] if nth else ROOT, tokens[nth * pool.size : (nth + 1) * pool.size])
@@ -216,14 +216,14 @@ def test_the_last_token_of_a_prompt_that_is_found_whole_is_computed_again():
     pool = PagePool(8, 4)
     table = publish_prompt(pool, [1, 2, 3, 4, 5, 6, 7, 8])
     assert pool.cached == 2
-    assert pool.lookup([1, 2, 3, 4, 5, 6, 7, 8]) == table[:1]
-    assert pool.lookup([1, 2, 3, 4, 5, 6, 7, 8, 9]) == table
+    assert pool.fork_prefix([1, 2, 3, 4, 5, 6, 7, 8]) == table[:1]
+    assert pool.fork_prefix([1, 2, 3, 4, 5, 6, 7, 8, 9]) == table
 
 
 def test_the_least_recently_used_page_is_evicted_first_and_leaves_before_trunks():
     pool = PagePool(4, 1)
     old, new = publish_prompt(pool, [1, 2]), publish_prompt(pool, [3, 4])
-    pool.release(pool.lookup([1, 2, 0]))  # used again
+    pool.release(pool.fork_prefix([1, 2, 0]))  # used again
     assert [pool.take_free_page() for _ in range(4)] == [new[1], new[0], old[1], old[0]]
     with pytest.raises(NoPageError, match="all 4 pages are used"):
         pool.take_free_page()
@@ -239,12 +239,12 @@ def test_grow_takes_all_pages_or_none():
 def pages_end_with_the_page_before_them(pool):
     """A window lets go of the first of two pages; its number then names another prompt, which the second is not of."""
     first, second = publish_prompt(pool, [1, 2])
-    kept = pool.lookup([1, 2, 0])
+    kept = pool.fork_prefix([1, 2, 0])
     pool.release(kept[:1])
     while pool.take_free_page() != first:
         pass
     pool.publish(first, ROOT, [3])
-    assert pool.lookup([3, 2, 0]) == [first]
+    assert pool.fork_prefix([3, 2, 0]) == [first]
     pool.release([second])
     assert pool.free == 1, "a page without a name is free when its last table ends"
 

@@ -652,7 +652,7 @@ def pages_of_rows_that_leave_are_kept(patch):
 
 
 def pages_named_without_those_before_them(patch):
-    def lookup(self, tokens):
+    def fork_prefix(self, tokens):
         table = []
         for first in range(0, (len(tokens) - 1) // self.size * self.size, self.size):
             name = ROOT, tuple(map(int, tokens[first : first + self.size]))
@@ -662,13 +662,13 @@ def pages_named_without_those_before_them(patch):
         return self.fork(table)
 
     publish = PagePool.publish
-    patch.setattr(PagePool, "lookup", lookup)
+    patch.setattr(PagePool, "fork_prefix", fork_prefix)
     patch.setattr(PagePool, "publish", lambda self, page, parent, tokens: publish(self, page, ROOT, tokens))
 
 
 def last_token_is_not_read_again(patch):
-    lookup = PagePool.lookup
-    patch.setattr(PagePool, "lookup", lambda self, tokens: lookup(self, [*tokens, 0]))
+    fork_prefix = PagePool.fork_prefix
+    patch.setattr(PagePool, "fork_prefix", lambda self, tokens: fork_prefix(self, [*tokens, 0]))
 
 
 def pages_are_published_before_they_are_computed(patch):
@@ -697,7 +697,7 @@ def a_page_is_published_a_token_too_early(patch):
 
 def found_pages_do_not_get_into_the_table(patch):
     def skip_known_positions(self, part):
-        published = self._look_up_published_pages(part.ids)
+        published = self._fork_published_pages(part.ids)
         part.first = len(published) * self.page
         self.pool.release(published)
 

@@ -6,7 +6,7 @@ from numba import cuda, float32
 
 import minidecode as md
 from minidecode.course import canvas as canvases
-from minidecode.course.accesses import accesses, draw_epochs
+from minidecode.course.accesses import draw_epochs, traced_accesses
 from minidecode.course.bars import draw_bars
 from minidecode.course.windows import draw_windows
 from minidecode.course.work import draw_work
@@ -48,15 +48,15 @@ def fills(canvas) -> list[str]:
 def test_accesses_are_those_of_one_block():
     run = run_of(shifted)
     for block in (0, 1):
-        done = accesses(run, "s", block)
+        done = traced_accesses(run, "s", block)
         assert sorted(a.index[0] for a in done if a.writes) == [0, 1, 2, 3]
         assert {(a.thread, a.index[0]) for a in done if not a.writes} == {(t, (t + 1) % 4) for t in range(4)}
         assert {a.epoch for a in done if a.writes} == {0} and {a.epoch for a in done if not a.writes} == {1}
-        assert {a.index[0] for a in accesses(run, "a", block)} == set(range(4 * block, 4 * block + 4))
+        assert {a.index[0] for a in traced_accesses(run, "a", block)} == set(range(4 * block, 4 * block + 4))
     with pytest.raises(InputError, match="touched no array called b"):
-        accesses(run, "b")
+        traced_accesses(run, "b")
     with pytest.raises(InputError, match="trace=False"):
-        accesses(md.emulate(shifted, trace=False)[2, 4](np.ones(8, np.float32), np.zeros(8, np.float32)), "s")
+        traced_accesses(md.emulate(shifted, trace=False)[2, 4](np.ones(8, np.float32), np.zeros(8, np.float32)), "s")
 
 
 def test_epochs_show_written_then_read_and_a_race_where_both_meet():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidecode.course.attention import draw_attention
-from minidecode.course.busy import draw_lanes, spans_of
+from minidecode.course.busy import draw_lanes, spans_of_schedule
 from minidecode.course.filling import draw_filling
 from minidecode.course.following import draw_following
 from minidecode.course.halving import draw_halving
@@ -88,7 +88,7 @@ def test_the_end_of_a_text_bans_what_followed_it_before():
 def test_layouts_and_schedules_by_hand():
     layout = layout_of("by hand", {"A": (64, 0, 1, 0), "B": (128, 1, 2, 64)})
     assert layout.bytes == 192 and draw_lifetimes({"x": layout}, **TOLD).canvases
-    spans = spans_of({"caller": [("read", 1, 0, 1), ("generate", 1, 1, 4)]})
+    spans = spans_of_schedule({"caller": [("read", 1, 0, 1), ("generate", 1, 1, 4)]})
     assert [(s.thread, s.begin, s.end) for s in spans] == [("caller", 0, 1), ("caller", 1, 4)]
     assert any(
         "caller" not in p and "4 ticks" in p for p in draw_lanes({"x": spans}, unit="ticks", **TOLD).canvases[0].parts

@@ -259,7 +259,7 @@ class Student:
         finally:
             with self._one_asks:
                 self._is_called = False
-        left = self._count_left_running(set(threading.enumerate()) - others)
+        left = self._wait_and_count_running(set(threading.enumerate()) - others)
         if measure:
             peak = self._memory.get_traced_memory()[1] - began + self._kept
             self._kept = max(0, self._kept + self._bytes_of_arrays() - held - self._bytes_of(result))
@@ -288,7 +288,7 @@ class Student:
         several = result if isinstance(result, tuple | list) else (result,)
         return sum(a.nbytes for a in several if isinstance(a, self._numpy.ndarray))
 
-    def _count_left_running(self, threads) -> int:
+    def _wait_and_count_running(self, threads) -> int:
         """How many of them are still there after a moment; one that calls back now is noted as late."""
         end = time.monotonic() + GRACE
         for thread in threads:

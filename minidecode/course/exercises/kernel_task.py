@@ -123,7 +123,7 @@ class KernelTask(Task):
     def _fill_in_failure(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
         super()._fill_in_failure(verdict, v, tried, first)
         if first.ran and first.miss.numbers and "atomic" not in verdict.message:  # it is about what was counted
-            verdict.message += atomics_in_words(first.ran)
+            verdict.message += note_on_atomics(first.ran)
 
     def find_wrong_output(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
         miss = super().find_wrong_output(v, trial)
@@ -157,7 +157,7 @@ def reads_global(access: dict[str, Any]) -> bool:
     return access["kind"] != "store" and not access["shared"]
 
 
-def atomics_in_words(ran: SimpleNamespace) -> str:
+def note_on_atomics(ran: SimpleNamespace) -> str:
     """How the atomics of a launch were counted, as a sentence; "" where there are none."""
     lines = sorted({a["line"] for a in ran.accesses if a["kind"] == "atomic"})
     if not lines:

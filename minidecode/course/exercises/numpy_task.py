@@ -49,7 +49,7 @@ class NumPyTask(Task):
                 began = None
                 if any(self.is_huge(trial.inputs) for trial in trials):
                     box.ask("limits")  # it is ready
-                    began = box.read_resident_memory()
+                    began = box.read_resident_and_peak_bytes()
                 try:
                     reply = box.ask("load", source=submission.source, file=file, package=submission.package,
                                    measure=self.measure)  # fmt: skip
@@ -84,10 +84,10 @@ class NumPyTask(Task):
         try:
             if is_huge := self.is_huge(inputs):
                 box.ask("hold", arguments=given)
-                box.read_resident_memory(forget_peak=True)
+                box.read_resident_and_peak_bytes(forget_peak=True)
             reply = box.ask("call", callbacks=callbacks, function=function, arguments=None if is_huge else given,
                             changes=changes, measure=self.measure)  # fmt: skip
-            if is_huge and began and (after := box.read_resident_memory()):
+            if is_huge and began and (after := box.read_resident_and_peak_bytes()):
                 held = sum(
                     2 * a.nbytes for a in given if isinstance(a, np.ndarray)
                 )  # and a copy, to see what is changed

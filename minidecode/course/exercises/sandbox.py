@@ -127,7 +127,7 @@ class Sandbox:
         """What the code printed, up to a limit: for the student to see, never to be read as an answer."""
         return "".join(self._printed)[:MOST_PRINTED]
 
-    def read_resident_memory(self, *, forget_peak: bool = False) -> tuple[int, int] | None:
+    def read_resident_and_peak_bytes(self, *, forget_peak: bool = False) -> tuple[int, int] | None:
         """(bytes of memory that the process has, the most that it had), counted by the system; None where it does not.
 
         forget_peak: the most is counted anew from now on. The process itself can reset nothing: it writes no files.

@@ -76,7 +76,7 @@ def explore(
     steps = sum(len(w.fed) + 1 for w in watches)
     for run, watch in zip(runs, watches, strict=True):
         looked = heads_by_step(model, sources, start, R, watch.fed)
-        run["attention"] = _pack_heads(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
+        run["attention"] = _encode_heads_in_base64(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
     return Exploration({
         "format": FORMAT, "model": _describe_model(model), "prompt": prompt,
         "search": _kind_of_search(resolved), "options": _plain_options(resolved.changed()),
@@ -238,18 +238,18 @@ def _own_bytes(strip: Any) -> list[int]:
     return [entry for entry in strip.cells if entry >= 0] if strip.part == "own" else []
 
 
-def _pack_heads(heads: Heads, room: float) -> dict[str, Any]:
+def _encode_heads_in_base64(heads: Heads, most_bytes: float) -> dict[str, Any]:
     """What the heads do, in base64 by step and row, or by position: layer after layer, head after head.
 
     Attention is bytes, 255 for a weight of 1. Queries, keys and values are bytes with a sign, 127 for a head's largest.
-    room: the bytes that there are. Layers are left out until the rest fits; if one is too much, all but attention.
+    most_bytes: of base64's input. Layers are left out until the rest fits; if one is too much, all but attention.
     """
     weights, of_layer = heads.weights, sum(w.size for w in heads.weights) // heads.weights[0].shape[1]
     states = sum(x.size for x in (*heads.q, *heads.k, *heads.v)) // weights[0].shape[1]
-    has_states = of_layer + states <= room
+    has_states = of_layer + states <= most_bytes
     of_layer += states * has_states
     layers = list(range(L := weights[0].shape[1]))
-    while len(layers) > 1 and of_layer * len(layers) > room:
+    while len(layers) > 1 and of_layer * len(layers) > most_bytes:
         layers = sorted({round(x) for x in np.linspace(0, L - 1, len(layers) - 1)}) if len(layers) > 2 else [L - 1]
     packed = {
         "layers": layers, "of_layers": L, "heads": weights[0].shape[2],

@@ -213,7 +213,7 @@ def small_halves_of_nibbles(typing_context, eight):
 
 
 @register_body(small_halves_of_nibbles)
-def _emulate_small_halves(eight):
+def _emulate_small_halves_of_nibbles(eight):
     words = [np.array([int(word)], np.uint32).view(np.float16) for word in _emulate_halves_of_nibbles(eight)]
     return tuple(uint32(int((two * np.float16(2**-9)).view(np.uint32)[0])) for two in words)
 

@@ -186,7 +186,7 @@ class Replay:
         if self.calls:
             name, arguments = self.calls[0]
             if name == "copy" and (pair := _as_integers(arguments, 2)):
-                return self._complaint_about_copy(None, pair)
+                return self._complaint_about_needless_copy(None, pair)
             return f"behind the last event there is one more call, {_call_in_words(name, arguments)}.", None
         return None
 
@@ -239,7 +239,7 @@ class Replay:
     ) -> Complaint | None:
         """The first position of a page."""
         if copies:
-            return self._complaint_about_copy(row, copies[0])
+            return self._complaint_about_needless_copy(row, copies[0])
         if page in self.table[row]:
             first = self.table[row].index(page) * self.page
             too_late = page == self.table[row][-1] and not any(page in pages for pages in self.old)
@@ -264,7 +264,7 @@ class Replay:
             if sharers:
                 return f"{said}: {_rows_in_words(sharers)} hold{'s' * (len(sharers) == 1)} page {page}, too.", (
                     "shared-page-written")  # fmt: skip
-            return self._complaint_about_copy(row, copies[0]) if copies else None
+            return self._complaint_about_needless_copy(row, copies[0]) if copies else None
         if others := self._rows_with_page(page, row):
             return self._complaint_page_in_use(row, nth, page, others, said)
         if page in self.table[row]:
@@ -276,10 +276,10 @@ class Replay:
                 return f"{said}: the row's last positions lie in page {held}, which is its own and not full.", None
             return f"{said}: the positions before it lie in page {held}, and were not copied.", "not-copied"
         if not sharers:
-            return self._complaint_about_copy(row, (held, page))
+            return self._complaint_about_needless_copy(row, (held, page))
         copies.remove((held, page))
         if copies:
-            return self._complaint_about_copy(row, copies[0])
+            return self._complaint_about_needless_copy(row, copies[0])
         self._replace_page(row, nth, page)
         self.left_by_copy[held] += 1
         return None
@@ -304,7 +304,7 @@ class Replay:
             return f"{message} Row {self.ended_stale[page]} held it in an earlier text, and ended again.", "stale-table"
         return message, None
 
-    def _complaint_about_copy(self, row: int | None, pair: tuple[int, int]) -> Complaint:
+    def _complaint_about_needless_copy(self, row: int | None, pair: tuple[int, int]) -> Complaint:
         """The message about a needless copy."""
         source, target = pair
         message, holders = f"copy({source}, {target}) is not needed", self._rows_with_page(source)

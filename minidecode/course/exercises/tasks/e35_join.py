@@ -50,9 +50,9 @@ class Task(NumPyTask):
     def cases(self, v, rng):
         model = Model(rng, v.slots)
         few = [
-            _draw_requests(model, rng, 1, 0),
-            _draw_requests(model, rng, 2, 1),
-            _draw_requests(model, rng, v.slots + 1, 0),
+            _draw_inputs(model, rng, 1, 0),
+            _draw_inputs(model, rng, 2, 1),
+            _draw_inputs(model, rng, v.slots + 1, 0),
         ]
         many = (v.slots + 3, 2 * v.slots + 3)
         return few + [
@@ -63,7 +63,7 @@ class Task(NumPyTask):
     def _draw_order_sensitive_requests(self, v, model, rng, count):
         """Requests on which each mistake of the order shows."""
         while True:
-            inputs = _draw_requests(model, rng, count, 3)
+            inputs = _draw_inputs(model, rng, count, 3)
             orders = [self._serve_by_slots(v, inputs, mistake)[1:] for mistake in (None, *OF_ORDER)]
             if all(one not in orders[:k] for k, one in enumerate(orders)):
                 return inputs
@@ -229,7 +229,7 @@ class Model:
         return 1 + read_XD @ self.O_DV % 97
 
 
-def _draw_requests(model: Model, rng: np.random.Generator, count: int, apart: int) -> dict[str, Any]:
+def _draw_inputs(model: Model, rng: np.random.Generator, count: int, apart: int) -> dict[str, Any]:
     """Draws `count` requests, which arrive at most `apart` steps apart. Tokens after a prompt's end mean nothing."""
     length_Q = rng.integers(1, 6, count)
     N = int(length_Q.max()) + 1
