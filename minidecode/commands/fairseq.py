@@ -22,7 +22,7 @@ import typer
 
 from ..bench.bleu4 import Bleu4
 from ..errors import OptionError, pip_install
-from ..files.fairseq_data import Pair, cut_into_batches
+from ..files.fairseq_data import Pair, check_data_folder, cut_into_batches
 from ..files.fairseq_folder import convert_fairseq
 from ..files.fairseq_tokenizer import BOS, EOS, PAD, SPECIAL, UNKNOWN, Codes, Dictionary
 from ..lines.records import decode_line
@@ -255,7 +255,7 @@ def parse_options(name: str, given: list[str]) -> argparse.Namespace:
     parser = OneLineParser(f"minidecode {name}", add_help=False)
     add: Any = parser.add_argument
     add("data")
-    add("--path", required=True, help="checkpoint_best.pt")
+    add("--path", help="checkpoint_best.pt")
     add("--plan", default="fast", help="minidecode's own: how it computes")
     add("-s", "--source-lang")
     add("-t", "--target-lang")
@@ -276,6 +276,9 @@ def parse_options(name: str, given: list[str]) -> argparse.Namespace:
     for option in NO_EFFECT_WITH_VALUE:
         add(option)
     asked = parser.parse_args(given)
+    check_data_folder(Path(asked.data))
+    if asked.path is None:
+        parser.error("--path is missing: name the checkpoint, such as --path checkpoint_best.pt")
     if ":" in asked.path:
         raise OptionError("--path names several checkpoints: an ensemble is not supported, so give one")
     if asked.task not in (None, "translation"):

@@ -24,9 +24,9 @@ Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you wo
 
 def _project_folder(given: Path | None) -> Path:
     """The folder that was given, or the one that `start` makes."""
-    from ..course.exercises.folder import default_folder
+    from ..course.exercises.folder import default_folder, refuse_file
 
-    return given or default_folder(DEFAULT)
+    return refuse_file(given or default_folder(DEFAULT))
 
 
 @app.command()

@@ -17,6 +17,12 @@ DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4", 10
 HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the dtype, how many sentences
 
 
+def check_data_folder(folder: Path) -> None:
+    """Raises CheckpointError where there is no such folder."""
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is no folder: name one that fairseq-preprocess wrote")
+
+
 @dataclass(frozen=True)
 class Pair:
     """The languages of a data folder, with their dictionaries."""
@@ -33,8 +39,7 @@ class Pair:
 
         Raises OptionError where no name tells them, CheckpointError on a dictionary that cannot be read.
         """
-        if not folder.is_dir():
-            raise CheckpointError(f"{folder} is no folder: name one that fairseq-preprocess wrote")
+        check_data_folder(folder)
         if source_lang is None or target_lang is None:
             names = [path.name.split(".") for path in sorted(folder.glob("*.*-*.*"))]
             pairs = {tuple(parts[1].split("-")) for parts in names if len(parts) >= 3 and parts[1].count("-") == 1}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, MinidecodeWarning, OptionError, did_you_mean, shown
+from ..errors import CheckpointError, MinidecodeWarning, OptionError, did_you_mean, quoted, shown
 from ..models import FAMILIES, REFUSED, REFUSED_ENCODERS, Family
 from ..options.options import NEVER_SAID, TOKENS, Options
 from . import gguf_folder, hub
@@ -66,7 +66,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     if folder.suffix == ".pt" and os.path.isfile(folder):
         raise CheckpointError(
             f"{str(name)!r} is a file, not a folder: if it is a checkpoint of fairseq, make a folder of it with "
-            f"minidecode convert {name} --output FOLDER"
+            f"minidecode import {quoted(name)} --output FOLDER"
         )
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ..errors import OptionError
 from ..options.checks import Whole
 from ..options.options import Options
 from ..options.typed_dict import GenerateOptions
@@ -94,9 +95,11 @@ def plan_step(
 
     Raises OptionError on options, InputError on lengths that the model cannot hold.
     """
-    for name, number in (("batch_size", batch_size), ("input_length", input_length)):
-        Whole(1)(name, number)
     resolved = model.options(**options)
+    Whole(1)("batch_size", batch_size)
+    Whole(1, most=model.inputs.most_tokens)("input_length", input_length)
+    if model.config.vocab_size < (least := len(resolved.eos_token_id) + 2):
+        raise OptionError(f"vocab_size must be at least {least}: a step is planned with two tokens that end no text")
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.arena == "none":
         plan = dataclasses.replace(plan.on(model.device), arena="planned")

@@ -98,6 +98,8 @@ def test_no_remedy_is_a_flag_that_there_is_not(cli, shape, config):
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--batch-size", 0], "--batch-size must be an integer from 1 up, not 0"),
     (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),
+    (["--input-length", 99999], "--input-length must be at most 16, not 99999"),
+    (["--vocab-size", 1], "--vocab-size must be at least 3: a step is planned with two tokens that end no text"),
     (["--plan", "arena=big"], "arena='big' is not one of none, separate, planned"),
     (["--truncate"], "--truncate has no effect on a plan"),
     (["--dtype", "int3"], "dtype must be one of float32, float64, float16, int8"),

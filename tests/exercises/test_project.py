@@ -567,6 +567,9 @@ def test_no_engine_ends_the_class_or_leaves_anything(cli, tmp_path):
 def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch, known):
     monkeypatch.chdir(tmp_path)
     assert "project start writes it" in cli("project", "check").err
+    Path("mine.py").touch()
+    for command in ("start", "check"):
+        assert "mine.py is a file: --folder takes the folder" in cli("project", command, "--folder", "mine.py").err
     ran = cli("project", "start", "--student", "ada")
     assert ran.code == 0 and "minidecode project check" in ran.out
     assert sorted(p.name for p in Path("my_engine/checkpoint").iterdir()) == [

@@ -65,6 +65,11 @@ def test_the_command_line_hands_its_options_over(checkpoints, capsys, monkeypatc
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert ended.value.code and says in capsys.readouterr().err
+    for data, says in (("nodir", "nodir is no folder: name one"), (str(LINES / name), "--path is missing: name the")):
+        monkeypatch.setattr("sys.argv", ["minidecode", "fairseq-generate", data])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code and says in capsys.readouterr().err
 
 
 def test_a_line_that_is_no_utf_8_is_named(checkpoints, tmp_path, capsys):

@@ -360,7 +360,7 @@ def test_codes_come_along(tmp_path):
 
 def test_a_checkpoint_is_no_folder(tmp_path):
     (tmp_path / "checkpoint_best.pt").write_bytes(b"PK")
-    with pytest.raises(md.CheckpointError, match=r"is a file, not a folder: if it is a checkpoint of fairseq, make a"):
+    with pytest.raises(md.CheckpointError, match=r"is a file, not a folder: if .* make a .* minidecode import "):
         md.load(tmp_path / "checkpoint_best.pt")
 
 

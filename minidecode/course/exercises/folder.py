@@ -25,14 +25,19 @@ def default_folder(name: str = DEFAULT) -> Path:
     return Path() if Path().resolve().name == name else Path(name)
 
 
+def refuse_file(place: Path) -> Path:
+    """A folder that is there, or can be made. Raises InputError on a file."""
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{place} is a file: --folder takes the folder that you work in, such as {place.parent}")
+    return place
+
+
 def work_folder(path: Path | None, makes: bool = False) -> Folder:
     """The student's folder; None for the one that `start` makes. Raises InputError where it cannot be worked in.
 
     makes: whether a folder that is not there will be made.
     """
-    place = default_folder() if path is None else path
-    if place.exists() and not place.is_dir():
-        raise InputError(f"{place} is a file: --folder takes the folder that you work in, such as {place.parent}")
+    place = refuse_file(default_folder() if path is None else path)
     if path is not None and not path.exists() and not makes:
         raise InputError(
             f"there is no folder {path}: minidecode exercise start NUMBER --folder {quoted(path)} makes it"
