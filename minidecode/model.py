@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from .errors import InputError, OptionError
+from .errors import InputError, OptionError, shown
 from .files.chat import Message
 from .files.tokenizer import TextStream
 from .methods import encoding, latents, memory, scoring
@@ -180,6 +180,8 @@ class Model(LoadedModel):
         options: made by `options`. truncate: None where a caller cannot ask for it, so that errors do not name it.
         chat: the prompt is what a user says in a conversation. Raises InputError on a prompt that cannot be used.
         """
+        if not isinstance(options, Options):
+            raise OptionError(f"tokenize takes the options that Model.options made, not {shown(options)}")
         ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}])] if chat else None
         sources, prompts, limit_B = self.inputs.fit_call(None if chat else prompt, ids, None, options, truncate)
         constraint = Constraint.make(options, self.tokenizer, self.config.generated_vocab_size)

@@ -26,7 +26,7 @@ from .checkpoint import match_tensors, write_safetensors
 from .fairseq_lm import SETTINGS, LanguageModel
 from .fairseq_tokenizer import BOS, CODES, EOS, PAD, UNKNOWN, is_language
 from .fairseq_words import BPE_FILES, MASK, check_dictionary, tokenizer_files
-from .new_folder import check_new, whole_folder
+from .new_folder import path_of_new, whole_folder
 from .stored import STORED_DTYPES, Stored
 from .torch_file import Strided, named_tensors, read_torch_value
 from .torch_pickle import Described, Tensor, UnreadableError
@@ -105,8 +105,7 @@ def convert_fairseq(
     Raises OptionError on a language that is not the checkpoint's, CheckpointError on a file that is damaged or of a
     kind that is not supported, before anything is written.
     """
-    path, out = Path(path).expanduser(), Path(out).expanduser()
-    check_new(out)
+    path, out = Path(path).expanduser(), path_of_new(out)
     settings, in_file = read_fairseq(path)
     beside = path.parent if dictionaries is None else Path(dictionaries).expanduser()
     arch, given = str(settings.get("arch")), {"source": source_lang, "target": target_lang}

@@ -27,7 +27,7 @@ from .checkpoint import write_safetensors
 from .fairseq_tokenizer import CODES
 from .folder import find_folder, read_settings, stored_tensors
 from .hub import SETTINGS, VOCABULARIES
-from .new_folder import check_new, whole_folder
+from .new_folder import path_of_new, whole_folder
 from .stored import read_json
 
 COPIED = (
@@ -75,8 +75,7 @@ def convert(
     Contract: different model; config.json says so under "different_model". Raises OptionError on a number of heads
     that cannot be had, CheckpointError on a folder that cannot be read or written.
     """
-    out = Path(out).expanduser()
-    check_new(out)
+    out = path_of_new(out)
     source = find_folder(name, revision)
     fields = read_json(source / "config.json")
     family, config, _ = read_settings(source, None)

@@ -8,15 +8,19 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, shown
 
 
-def check_new(out: Path) -> None:
-    """Raises CheckpointError where a folder of that name cannot be made."""
+def path_of_new(out: str | Path) -> Path:
+    """The path of a folder that will be made. Raises CheckpointError where none of that name can be."""
+    if not isinstance(out, str | Path):
+        raise CheckpointError(f"the new folder is named by a text or a Path, not {shown(out)}")
+    out = Path(out).expanduser()
     if out.exists() or out.is_symlink():
         raise CheckpointError(f"{out} exists already, and nothing is overwritten: name a folder that does not exist")
     if not out.parent.is_dir():
         raise CheckpointError(f"{out} cannot be written: there is no folder {out.parent}; make it first")
+    return out
 
 
 @contextlib.contextmanager

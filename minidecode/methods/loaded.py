@@ -50,6 +50,11 @@ class LoadedModel(ModelOnDevice):
     config: Any  # with the fields of its family, as the weights have: some methods are for one family alone
     weights: Any
 
+    def __new__(cls, family: object = None, *rest: Any, **named: Any) -> Self:
+        if not isinstance(family, Family):
+            raise OptionError(f"md.load makes a Model, and {cls.__name__} takes no {shown(family)}: call md.load")
+        return super().__new__(cls)
+
     def __init__(
         self, family: Family, config: Any, tensors: dict[str, np.ndarray], tokenizer: Tokenizer | None,
         defaults: dict[str, Any], plan: Plan,
@@ -151,7 +156,7 @@ class LoadedModel(ModelOnDevice):
 
 def _from_state(kind: type[Loaded], state: dict[str, Any]) -> Loaded:
     """A model of these fields; see `LoadedModel._state`."""
-    model = kind.__new__(kind)
+    model = object.__new__(kind)
     vars(model).update(state)
     model.network = FAMILIES[model.family].network
     model.buckets, model.passes = Buckets(model.device), Passes(model.device)

@@ -1,12 +1,13 @@
-"""What can run in a running batch: models and plans, each refused with the reason."""
+"""What can run in a running batch: models, plans and requests, each refused with the reason."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..cache.queries import rows_per_token
-from ..errors import MemoryBudgetError, OptionError
+from ..errors import MemoryBudgetError, OptionError, shown
 from ..methods.loaded import refuse_encoder_alone, refuse_other_than_model
 from ..methods.plans import why_numpy
 from ..options.checks import Whole
@@ -14,11 +15,20 @@ from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
 from ..runtime.footprint import footprint, format_bytes
+from .jobs import Job
 
 if TYPE_CHECKING:
     from ..model import Model
 
 LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at least, for the plan `auto` to choose by
+
+
+def checked_requests(function: str, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The requests as they are given. Raises OptionError on what is no list of them."""
+    wrong = [job for job in jobs if not isinstance(job, Job)] if isinstance(jobs, Sequence) else [jobs]
+    if wrong:
+        raise OptionError(f"{function} takes requests that submit or make_job returned, not {shown(wrong[0])}")
+    return jobs
 
 
 def refuse_unsupported_model(model: Model) -> None:

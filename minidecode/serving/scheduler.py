@@ -22,7 +22,7 @@ import numpy as np
 
 from ..cache.parts import Part
 from ..device.blas_threads import few_blas_threads
-from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError
+from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError, shown
 from ..methods.generation import constraint_of, make_stopping
 from ..methods.scoring import score_new_tokens
 from ..options.checks import Whole
@@ -36,7 +36,7 @@ from ..search.result import Request
 from .batch import Batch
 from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
-from .plans import budget_of_requests, plan_of_running_batch
+from .plans import budget_of_requests, checked_requests, plan_of_running_batch
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -149,7 +149,7 @@ class Scheduler:
 
     def enqueue(self, jobs: Sequence[Job], others: int = 0) -> None:
         """Queues these requests, all of them or none. others: how many wait elsewhere. Raises QueueFullError."""
-        waits = len(self.waiting) + others
+        waits, jobs = len(self.waiting) + others, checked_requests("enqueue", jobs)
         if self.max_waiting is not None and waits + len(jobs) > self.max_waiting:
             raise QueueFullError(f"{waits} of at most {self.max_waiting} requests wait: try again later")
         for job in jobs:
@@ -191,6 +191,7 @@ class Scheduler:
 
         An on_token may call this, for any request: the rows are free at the end of the step then.
         """
+        checked_requests("cancel", [job])
         if not job.is_over:
             job.end("cancelled")
             if not self.chooses:
@@ -204,16 +205,15 @@ class Scheduler:
         """
         if self.chooses:
             raise OptionError("a request is preempted between two steps, and on_token is called within one: cancel it")
-        if not job.runs:
-            raise OptionError(f"a request that is {job.state} cannot be preempted: only one that runs can")
+        if job not in self.running:
+            raise OptionError(f"preempt takes a request that runs here, not {getattr(job, 'state', shown(job))}")
         for lane in self.lanes:  # none is there whose texts are still being read
             if job in lane.jobs:
                 job.lane = type(lane).merge_rows([(lane, np.flatnonzero([other is job for other in lane.jobs]))])
                 job.lane.forget_moves()
         job.state, job.preempted = "waiting", job.preempted + 1
         self.running.remove(job)
-        self.waiting.append(job)
-        self.waiting.sort(key=lambda job: job.number)
+        self.waiting = sorted([*self.waiting, job], key=lambda job: job.number)
         self._clear_rows()
 
     def _admit_waiting(self) -> None:

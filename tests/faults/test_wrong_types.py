@@ -71,6 +71,12 @@ WRONG = {
     "sample_ids": lambda m, x: m.generate("a", sample_ids=x, **FEW),
     "costs": lambda m, x: m.generate("a", costs=x, **FEW),
     "no folder": lambda m, x: list(md.join_shards(x)),
+    "Model takes no": lambda m, x: md.Model(x),
+    "cancel takes requests": lambda m, x: md.Scheduler(m).cancel(x),
+    "preempt takes a request": lambda m, x: md.Scheduler(m).preempt(x),
+    "enqueue takes requests": lambda m, x: md.Scheduler(m).enqueue(x),
+    "tokenize takes the options": lambda m, x: m.tokenize("the", x),
+    "key/value heads": lambda m, x: md.convert("tiny-gpt2", "not_made", num_key_value_heads=x),
 }
 
 
@@ -79,6 +85,24 @@ WRONG = {
 def test_values_of_wrong_types_are_errors_of_their_arguments(model, named, given):
     with pytest.raises((md.OptionError, md.InputError), match=named.strip()):
         WRONG[named](model, given)
+
+
+@pytest.mark.parametrize("given", [None, 5, ["out"]], ids=str)
+def test_a_new_folder_is_named_by_a_path(given):
+    with pytest.raises(md.CheckpointError, match="the new folder is named by a text or a Path, not "):
+        md.convert("tiny-gpt2", given, num_key_value_heads=1)
+
+
+def test_requests_are_those_of_the_scheduler(model):
+    ours, others = md.Scheduler(model), md.Scheduler(model)
+    job = others.submit("the", max_new_tokens=3)
+    others.step()
+    with pytest.raises(md.OptionError, match=r"preempt takes a request that runs here, not running$"):
+        ours.preempt(job)
+    with pytest.raises(md.OptionError, match="enqueue takes requests that submit or make_job returned, not Job"):
+        ours.enqueue(job)
+    with pytest.raises(md.OptionError, match=r"call md\.load"):
+        md.Model()
 
 
 @pytest.mark.parametrize("given", [None, 5, md.Plan()], ids=str)
