@@ -145,6 +145,6 @@ if __name__ == "__main__":
     model, tokenizer = GPT2(folder), Tokenizer.from_folder(folder)
     ids, most = tokenizer.encode(asked.prompt).tolist(), model.config["n_positions"] + 1  # no pass reads the last token
     if min(len(ids), asked.beams, asked.new_tokens) < 1 or len(ids) + asked.new_tokens > most:
-        parser.error(f"prompt ({len(ids)} tokens), --beams, --new-tokens: at least 1; together at most {most} tokens")
+        parser.error(f"--beams, --new-tokens, prompt ({len(ids)} tokens): at least 1; prompt + new: at most {most}")
     asks = model, ids, asked.new_tokens
     print(tokenizer.decode(beam_search(*asks, asked.beams, n=3) if asked.beams > 1 else greedy_search(*asks, n=3)))

@@ -176,9 +176,11 @@ class Options(OptionTable):
                 "a search returns at most as many texts as it has beams; raise num_beams, or say do_sample=True"
             )
         if self.max_new_tokens is not None and (self.min_new_tokens or 0) > self.max_new_tokens:
-            raise OptionError(f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}")
+            raise OptionError(
+                f"min_new_tokens {self.min_new_tokens} is above max_new_tokens {self.max_new_tokens}: lower it"
+            )
         if self.max_new_tokens is None and self.max_length is not None and self.min_length > self.max_length:
-            raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}")
+            raise OptionError(f"min_length {self.min_length} is above max_length {self.max_length}: lower it")
         mine = "match_source_len" if self.match_source_len else "max_len_b"
         if (self.match_source_len or self.max_len_b is not None) and (self.max_new_tokens or self.max_length):
             other = "max_new_tokens" if self.max_new_tokens else "max_length"

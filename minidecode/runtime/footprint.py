@@ -14,7 +14,7 @@ from ..cache.protocol import CacheSize
 from ..cache.queries import MOST_KEYS, rows_per_token
 from ..device.low_precision import LOW_PRECISION
 from ..device.weight_blocks import count_numbers
-from ..errors import MemoryBudgetError, OptionError
+from ..errors import MemoryBudgetError, OptionError, counted
 from ..options.options import Options
 from ..plan import STORED_AS, Plan
 from .arena import Extent
@@ -277,7 +277,7 @@ def format_bytes(size: int) -> str:
     for name in ("GB", "MB", "kB"):
         if size >= UNITS[name.lower()]:
             return f"{size / UNITS[name.lower()]:.3g} {name}"
-    return f"{size} bytes"
+    return counted(size, "byte")
 
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")

@@ -97,7 +97,7 @@ def fit_prompts(
                 f"{who} and the model's context holds {context}: shorten it{advise_truncate(truncate, 'it')}"
             )
         if room < 1:
-            raise InputError(f"{who} and max_length is {options.max_length}: raise it")
+            raise InputError(f"{who}, and max_length {options.max_length} counts them: raise it")
         limit = min(DEFAULT_NEW_TOKENS, room)
         if options.max_new_tokens is not None:
             limit = options.max_new_tokens

@@ -166,7 +166,7 @@ def test_a_solution_is_printed_in_the_students_variation(cli, here):
     [(("start", "99"), "there is no exercise"), (("start", "ngram_bann"), "did you mean ngram_ban"),
      (("check", "15"), "there is no file"), (("check", "2", "--target", "a:b"), "takes no --target"),
      (("check", "15", "--target", "no.such:ban"), "there is no module no.such"), (("reset", "15"), "there is no"),
-     (("start", "1", "--seed", "1", "--student", "x"), "not from both"), (("grade", "nowhere"), "is no folder"),
+     (("start", "1", "--seed", "1", "--student", "x"), "not from both"), (("grade", "nowhere"), "is no folder: name a"),
      (("grade", "."), "holds no file of an exercise"),
      (("reset", "15", "--fresh", "--seed", "3"), "say one of them")],
 )  # fmt: skip

@@ -661,7 +661,7 @@ def test_one_engine_as_gradescope_and_as_other_formats(cli, tmp_path):
     (only,) = json.loads(cli(*asked, "json").out)
     assert (only["student"], only["points"], only["rules"]) == ("ada", 2, [])
     for arguments, says in [((*asked, "pdf"), "--format is table, csv, json or gradescope"),
-                            (("project", "grade", tmp_path / "no"), "is no folder"),
+                            (("project", "grade", tmp_path / "no"), "is no folder: name a student's"),
                             ((*asked, "csv", "--student", "a", "--per-student"), "not from both"),
                             (("project", "grade", tmp_path, "--stage", 13), "there is no stage 13")]:  # fmt: skip
         ran = cli(*arguments)

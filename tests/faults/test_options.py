@@ -91,7 +91,7 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"num_return_sequences": 2}, "num_return_sequences 2 is above num_beams 1"),
     ({"num_return_sequences": 4, "num_beams": 3}, "num_return_sequences 4 is above num_beams 3"),
     ({"num_return_sequences": 4, "num_beams": 3, "do_sample": True}, "num_return_sequences 4 is above num_beams 3"),
-    ({"min_new_tokens": 5, "max_new_tokens": 4}, "min_new_tokens 5 is above max_new_tokens 4"),
+    ({"min_new_tokens": 5, "max_new_tokens": 4}, "min_new_tokens 5 is above max_new_tokens 4: lower it"),
     ({"min_length": 9, "max_length": 8}, "min_length 9 is above max_length 8"),
     ({"max_len_b": 5, "max_new_tokens": 5}, "max_len_b and max_new_tokens are two spellings of one limit"),
     ({"max_len_a": 1.0}, "max_len_a needs max_len_b"),

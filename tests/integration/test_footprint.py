@@ -198,7 +198,7 @@ def test_budgets():
     for bad in ("much", "2 TB", "-1GB", "", 0, -5, True, 1.5, "0GB", "GB"):
         with pytest.raises(md.OptionError, match="memory_budget"):
             parse_budget(bad)
-    assert [format_bytes(n) for n in (12, 1500, 2_500_000, 3 * 10**9)] == ["12 bytes", "1.5 kB", "2.5 MB", "3 GB"]
+    assert [format_bytes(n) for n in (1, 1500, 2_500_000, 3 * 10**9)] == ["1 byte", "1.5 kB", "2.5 MB", "3 GB"]
 
 
 @pytest.mark.parametrize("overlap", ["both", "none"])

@@ -44,7 +44,7 @@ def test_the_command_prints_the_text_of_generate():
     text = md.load("tiny-gpt2").generate("Fellow citizens,", num_beams=4, max_new_tokens=8).texts[0]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == text + "\n"
     refused = subprocess.run([*command[:3], ""], capture_output=True, text=True)
-    assert refused.returncode == 2 and "prompt (0 tokens)" in refused.stderr
+    assert refused.returncode == 2 and "prompt (0 tokens): at least 1; prompt + new: at most 513" in refused.stderr
 
 
 def test_it_is_one_page():

@@ -241,7 +241,7 @@ def test_errors_of_lengths_name_the_target(tmp_path):
     for options, says in (
         ({"min_length": 16}, "min_length 16 is above what target 2 of 3 may come to: 1 token and 11 new ones"),
         ({"min_new_tokens": 12}, "min_new_tokens 12 is above what target 2 of 3 may come to: 1 token and 11 new ones"),
-        ({"max_length": 1}, "target 1 of 3 begins with 1 token and max_length is 1: raise it"),
+        ({"max_length": 1}, "target 1 of 3 begins with 1 token, and max_length 1 counts them: raise it"),
         ({"max_length": 13}, "source 2 of 3 has 13 tokens, and with 12 of its target they go beyond the context of 24"),
     ):
         with pytest.raises(md.MinidecodeError, match=re.escape(says)):

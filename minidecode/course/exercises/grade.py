@@ -72,7 +72,7 @@ def submissions_of_folders(folders: Iterable[Path]) -> tuple[dict[str, Path], li
     ]
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"{folder} is no folder")
+            raise InputError(f"{folder} is no folder: name a student's, or one that holds a folder for each")
         inner = _student_folders(folder)
         if inner and (files := _exercise_files(folder)):
             raise InputError(

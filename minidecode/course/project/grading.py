@@ -50,7 +50,7 @@ def engines_of_folders(folders: Iterable[Path]) -> dict[str, Path]:
     by_student: dict[str, Path] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"{folder} is no folder")
+            raise InputError(f"{folder} is no folder: name a student's, or one that holds a folder for each")
         engine_here = _engine_file(folder)
         class_of = {f.name: f for f in sorted(folder.iterdir()) if _may_be_of_student(f)}
         inner = {} if engine_here else {name: engine for name, f in class_of.items() if (engine := _engine_file(f))}
