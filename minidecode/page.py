@@ -53,7 +53,7 @@ class GPT2:
         return self.norm("ln_f", x_WTD[:, -1]) @ self.weights["wte.weight"].T
 
     def attention(self, layer: int, x_WTD: np.ndarray, cache: Cache) -> np.ndarray:
-        """softmax(q k^T / sqrt(K)) v: each token looks at itself and at those before. Fast: reference/grouped.py."""
+        """softmax(q k^T / sqrt(K)) v, up to each token itself. Fast: reference/prefill.py, in steps grouped.py."""
         (W, T, _), H = x_WTD.shape, self.config["n_head"]
         qkv_3WHTK = self.linear(f"h.{layer}.attn.c_attn", x_WTD).reshape(W, T, 3, H, -1).transpose(2, 0, 3, 1, 4)
         q_WHTK, (k_WHSK, v_WHSK) = qkv_3WHTK[0], cache.append(layer, qkv_3WHTK[1:])
@@ -70,7 +70,7 @@ class GPT2:
         return self.linear(f"h.{layer}.mlp.c_proj", gelu_WTF)
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        """x W + b. Fast: reference/linear.py."""
+        """x W + b. Fast: reference/linear.py, and of the product with wte."""
         return x @ self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:

@@ -193,7 +193,7 @@ def test_a_product_has_the_stream_of_kernels_and_a_workspace_of_ours(cublas, sha
         (RuntimeError('Failure finding "libcublasLt.so.13"'), "nvmath cannot use cuBLAS (Failure finding"),
         (
             RuntimeError("CUDA driver is not found"),
-            "nvmath cannot use cuBLAS (CUDA driver is not found): if the library",
+            "nvmath cannot use cuBLAS (CUDA driver is not found): if it is not",
         ),
         (OSError("libcublas.so.13: invalid ELF header"), "nvmath cannot use cuBLAS (libcublas.so.13: invalid"),
     ],

@@ -399,7 +399,7 @@ def test_room_is_for_as_many_or_more_and_seldom_another():
 
 
 def stand_in(key, size):
-    return SimpleNamespace(key=key, bytes=size, graphs=[1])
+    return SimpleNamespace(key=key, bytes=size, graphs=[1], parts={})
 
 
 def test_those_that_were_used_longest_ago_go():
@@ -411,7 +411,7 @@ def test_those_that_were_used_longest_ago_go():
     assert [kept.key for kept in some.idle] == ["d", "large"]
     some.give_back(stand_in("too large", 101))
     assert some.idle == []
-    some.give_back(SimpleNamespace(key="nothing captured", bytes=1, graphs=[]))
+    some.give_back(SimpleNamespace(key="nothing captured", bytes=1, graphs=[], parts={}))
     assert some.idle == []
 
 

@@ -476,7 +476,7 @@ def test_first_launches_are_noted_in_the_receipt(seen, monkeypatch, references_o
     there = make("gpt2", "emulator")
     first, second = (there.generate(input_ids=[[3]], max_new_tokens=1).receipt for _ in range(2))
     assert first.loading.kernels == 1 and first.loading.seconds > 0 == second.loading.kernels
-    assert re.search(r"\nkernels: \d\.\d{3} s loaded 1 kernels; later calls have them", str(first))
+    assert re.search(r"\nkernels: \d\.\d{3} s loaded 1 kernel; later calls have them", str(first))
     assert "kernels:" not in str(second)
 
 

@@ -228,7 +228,7 @@ def test_one_prompt_as_a_text(model):
 
 def test_what_is_refused(model):
     for error, words, arguments in [
-        (md.InputError, "2 prompts and 1 references", {"prompts": ["a", "b"], "references": ["c"]}),
+        (md.InputError, "2 prompts and 1 reference: give", {"prompts": ["a", "b"], "references": ["c"]}),
         (md.InputError, "reference 2 of 2", {"prompts": ["a", "b"], "references": ["c", []]}),
         (md.InputError, "reference 1 of 1", {"prompts": ["a"], "references": [[3]]}),
         (md.InputError, "no prompt", {"prompts": [], "references": []}),

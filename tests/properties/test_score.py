@@ -287,7 +287,7 @@ def test_errors_name_the_cause(models):
     refused(gpt2, "text 2 of 2 has one token.*endoftext", texts=["a b", "a"])
     refused(gpt2, "text 2 of 2 is empty", texts=["a b", ""])
     refused(gpt2, "target 2 of 2 is empty", texts=["a", "b"], targets=["a", ""])
-    refused(gpt2, "2 texts and 1 targets", texts=["a", "b"], targets=["a"])
+    refused(gpt2, "2 texts and 1 target: give", texts=["a", "b"], targets=["a"])
     refused(gpt2, "target 1 of 1: token id 260 is not in the vocabulary", texts="a", target_ids=[[260]])
     refused(gpt2, "target_ids must be rows of integers", texts="a", target_ids=[[2.5]])
     refused(gpt2, "targets must be texts; pass token ids as target_ids", texts="a", targets=[[2]])
