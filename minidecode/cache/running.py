@@ -1,8 +1,9 @@
 """The caches of a running batch: rows of many requests come and go, and the arrays stay.
 
-`add_rows` is the inverse of `keep_only`: a request gets rows behind those that are there. Its texts are read into them,
-a part at a time (parts.py), and then they run. Keys and values lie in arrays of a fixed capacity: a block of M
-positions per row. So a step's arrays are views of the first rows, and no row that runs is copied when another one comes.
+`add_rows` is the inverse of `keep_only`: a request gets rows behind those that are there. Its texts are read into
+them, a part at a time (parts.py), and then they run. Keys and values lie in arrays of a fixed capacity: a block of M
+positions per row. So a step's arrays are views of the first rows, and no row that runs is copied when another one
+comes.
 """
 
 from __future__ import annotations
