@@ -10,13 +10,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..errors import OptionError
+from ..errors import MemoryBudgetError, OptionError
 from ..options.checks import Whole
 from ..options.options import Options
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.arena import Arena, Extent, Fresh, Places, StepPlan
-from ..runtime.footprint import Footprint, check_fits, parse_budget
+from ..runtime.footprint import Footprint, check_fits, format_bytes, parse_budget
 from ..runtime.footprint import footprint as upper_bounds
 from ..runtime.inputs import Texts, extent_of
 from ..runtime.output import check_logprobs
@@ -93,7 +93,8 @@ def plan_step(
     under these options, whose max_new_tokens is the most that a request may ask for. plan: arena=separate lays
     them out one behind the other; anything else means planned. `Arena` makes room for it.
 
-    Raises OptionError on options, InputError on lengths that the model cannot hold.
+    Raises OptionError on options, InputError on lengths that the model cannot hold, MemoryBudgetError where a dry run
+    may take more memory than is left.
     """
     resolved = model.options(**options)
     Whole(1)("batch_size", batch_size)
@@ -105,9 +106,16 @@ def plan_step(
         plan = dataclasses.replace(plan.on(model.device), arena="planned")
     not_words = {*resolved.eos_token_id, resolved.pad_token_id}  # what match_source_len does not count
     word = next((i for i in range(model.config.vocab_size) if i not in not_words), 0)
-    ids = np.full((batch_size, input_length), word)
-    extent = extent_of(*model.inputs.fit_call(None, ids, None, resolved, truncate=None))
-    return step_plan(model, resolve_plan(model, plan, resolved, extent)[0], extent, options_of_step(resolved))
+    one = extent_of(*model.inputs.fit_call(None, np.full((1, input_length), word), None, resolved, truncate=None))
+    extent = dataclasses.replace(one, sentences=batch_size)
+    plan = resolve_plan(model, plan, resolved, extent)[0]
+    needed, free = upper_bounds(model, plan, extent, resolved).planning, parse_budget("available", model.device)
+    if free is not None and needed > free:
+        raise MemoryBudgetError(
+            f"planning a step of {extent} may take {format_bytes(needed)}, and {format_bytes(free)} are left: plan for"
+            " fewer or shorter texts or fewer beams"
+        )
+    return step_plan(model, plan, extent, options_of_step(resolved))
 
 
 def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -> StepPlan:

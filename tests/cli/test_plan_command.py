@@ -95,6 +95,13 @@ def test_no_remedy_is_a_flag_that_there_is_not(cli, shape, config):
         assert "truncate" not in ran.err and ran.code == (0 if config is BART_CONFIG and length == 12 else 1)
 
 
+@pytest.mark.parametrize("sentences", [10**6, 10**15])
+def test_a_step_beyond_the_memory_that_is_left_is_not_tried(cli, shape, sentences):
+    ran = cli("plan", shape(), "--batch-size", sentences)
+    assert ran.code == 1 and ran.err.startswith(f"minidecode: planning a step of {sentences} x (prompts of 1 and")
+    assert "are left: plan for fewer or shorter texts" in ran.err and len(ran.err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--batch-size", 0], "--batch-size must be an integer from 1 up, not 0"),
     (["--input-length", 12, "--max-new-tokens", 9], "go beyond the context of 16"),
