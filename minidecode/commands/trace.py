@@ -122,7 +122,7 @@ def _parse_changes(text: str | None) -> dict[str, Any]:
         if not equals:
             near = did_you_mean(part, DIALECTS)
             raise OptionError(
-                f"--against must be a dialect ({', '.join(DIALECTS)}), or OPTION=VALUE such as num_beams=2, not"
+                f"--against must be a dialect ({', '.join(DIALECTS)}), or OPTION=VALUE such as 'num_beams=2', not"
                 f" {part!r:.80}{near}"
             )
         try:

@@ -27,7 +27,10 @@ def test_a_folder_of_each_kind(cli, tmp_path, name, kind):
 
 def test_what_is_refused(fails, tmp_path):
     path, out = write_checkpoint("lm-gpt", tmp_path / "training"), tmp_path / "model"
-    assert "of no kind that is read" in fails("import", path.with_suffix(".onnx"), "--output", out)
+    other = path.with_suffix(".onnx")
+    assert f"{other} is no file" in fails("import", other, "--output", out)
+    other.write_bytes(b"weights of another kind")
+    assert "of no kind that is read" in fails("import", other, "--output", out)
     assert "exists already" in fails("import", path, "--output", tmp_path)
     assert "there is no folder" in fails("import", path, "--output", out / "below")
     assert "gone.pt" in fails("import", path.with_name("gone.pt"), "--output", out)

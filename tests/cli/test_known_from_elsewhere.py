@@ -81,7 +81,7 @@ def test_a_wrong_value_is_answered_before_a_model_is_loaded(fails, monkeypatch, 
     (["trace", "x", "--plan", "fst"], "did you mean fast"), (["explore", "x", "--plan", "fst"], "did you mean fast"),
     (["trace", "x", "--against", "plan=fst"], "did you mean fast"),
     (["trace", "x", "--against", "num_beam=2"], "did you mean"),
-    (["trace", "x", "--against", "fairsq"], "such as num_beams=2, not 'fairsq'; did you mean fairseq?"),
+    (["trace", "x", "--against", "fairsq"], "such as 'num_beams=2', not 'fairsq'; did you mean fairseq?"),
     (["ladder", "--machine", "v10"], "there is no machine 'v10'"),
     (["ladder", "--memory-budget", "much"], "must be bytes"),
 ])  # fmt: skip
