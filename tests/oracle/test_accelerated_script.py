@@ -171,9 +171,9 @@ from minidecode import accelerate
 for each in (kept, accelerate, minidecode.accelerate, md.accelerate):
     try:
         each(3)
-    except md.CheckpointError as error:
+    except md.OptionError as error:
         print(error)
 """
-    assert run("-c", program)[1].count("int: model_type None is not supported") == 4
+    assert run("-c", program)[1].count("takes a model of transformers, not 3") == 4
     module_first = program.replace("kept = md.accelerate\n", "").replace("kept, ", "")
-    assert run("-c", module_first)[1].count("int: model_type None is not supported") == 3
+    assert run("-c", module_first)[1].count("takes a model of transformers, not 3") == 3
