@@ -26,7 +26,7 @@ class PagedRows(RunningRows):
     page: ClassVar[int] = PAGE  # positions
 
     def __post_init__(self):
-        """The pool has so many pages; None: enough for a quarter of all rows."""
+        """Makes the pool of `pages` pages; None: enough for a quarter of all rows."""
         super().__post_init__()
         each = pages_for(self.positions, self.page) + 1
         self.pool = PagePool(max(each, self.capacity * each // 4) if self.pages is None else self.pages, self.page)

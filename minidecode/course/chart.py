@@ -72,7 +72,7 @@ class Chart:
         self.canvas.cell(at - MARK / 2, up - MARK / 2, fill, letter, width=MARK, height=MARK, tip=tip)
 
     def word(self, x: float, y: float, words: str, *, anchor: str = "start", offset: float = 0) -> None:
-        """Words above a place, this many pixels beside it, moved inwards where they would leave the canvas."""
+        """Writes words above a place, `offset` pixels to its right, but inside the canvas."""
         at, up = self.to_pixels(x, y)
         at, wide = at + offset, LETTER * len(words)
         if anchor == "start":

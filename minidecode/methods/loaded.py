@@ -113,6 +113,19 @@ class LoadedModel(ModelOnDevice):
         derived = {"network", "buckets", "passes", "inputs"}
         return {name: value for name, value in vars(self).items() if name not in derived}
 
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it reads texts and writes none (BERT)."""
+        return not FAMILIES[self.family].writes
+
+    @property
+    def plan_traits(self) -> dict[str, Any]:
+        """What plans depend on, beside the device."""
+        return {
+            "has_encoder": self.has_encoder, "dtype": self.dtype, "is_rotary": self.is_rotary,
+            "has_latent": self.has_latent, "reads_in_front": self.reads_in_front,
+        }  # fmt: skip
+
     def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..models import FAMILIES
 from ..models.config import Config, ModelWeights
 
@@ -33,11 +31,6 @@ class ModelOnDevice:
         return FAMILIES[self.family].reads_in_front
 
     @property
-    def is_encoder(self) -> bool:
-        """Whether it reads texts and writes none (BERT)."""
-        return not FAMILIES[self.family].writes
-
-    @property
     def is_rotary(self) -> bool:
         """Whether queries and keys are turned by their positions (Llama)."""
         return FAMILIES[self.family].is_rotary
@@ -46,11 +39,3 @@ class ModelOnDevice:
     def has_latent(self) -> bool:
         """Whether a latent stands in front of each text (gpt2_latent)."""
         return FAMILIES[self.family].has_latent
-
-    @property
-    def plan_traits(self) -> dict[str, Any]:
-        """What plans depend on, beside the device."""
-        return {
-            "has_encoder": self.has_encoder, "dtype": self.dtype, "is_rotary": self.is_rotary,
-            "has_latent": self.has_latent, "reads_in_front": self.reads_in_front,
-        }  # fmt: skip

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at least, for the plan `auto` to choose by
 
 
+def check_limits(max_rows: int, max_prefill_tokens: int, max_waiting: int | None) -> None:
+    """Raises OptionError on what is no number of rows, tokens or requests."""
+    Whole(1)("max_rows", max_rows)
+    Whole(1)("max_prefill_tokens", max_prefill_tokens)
+    Whole(may_be_none=True)("max_waiting", max_waiting)
+
+
 def checked_requests(function: str, jobs: Sequence[Job]) -> Sequence[Job]:
     """The requests as they are given. Raises OptionError on what is no list of them."""
     wrong = [job for job in jobs if not isinstance(job, Job)] if isinstance(jobs, Sequence) else [jobs]

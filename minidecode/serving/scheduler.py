@@ -22,10 +22,9 @@ import numpy as np
 
 from ..cache.parts import Part
 from ..device.blas_threads import few_blas_threads
-from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError, shown
+from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError
 from ..methods.generation import constraint_of, make_stopping
 from ..methods.scoring import score_new_tokens
-from ..options.checks import Whole
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.draws import check_sample_ids
@@ -36,7 +35,7 @@ from ..search.result import Request
 from .batch import Batch
 from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
-from .plans import budget_of_requests, checked_requests, plan_of_running_batch
+from .plans import budget_of_requests, check_limits, checked_requests, plan_of_running_batch
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -87,8 +86,7 @@ class Scheduler:
         max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
         together, and for the steps that are captured.
         """
-        Whole(1)("max_rows", max_rows), Whole(1)("max_prefill_tokens", max_prefill_tokens)
-        Whole(may_be_none=True)("max_waiting", max_waiting)
+        check_limits(max_rows, max_prefill_tokens, max_waiting)
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, budget = plan_of_running_batch(model, plan, pages), parse_budget(memory_budget, model.device)
         most_captured, captured = captured_rows_within(model, self.plan, max_rows, budget)
@@ -205,8 +203,9 @@ class Scheduler:
         """
         if self.chooses:
             raise OptionError("a request is preempted between two steps, and on_token is called within one: cancel it")
+        checked_requests("preempt", [job])
         if job not in self.running:
-            raise OptionError(f"preempt takes a request that runs here, not {getattr(job, 'state', shown(job))}")
+            raise OptionError(f"preempt takes a request that runs here, and this one is {job.state}, or elsewhere")
         for lane in self.lanes:  # none is there whose texts are still being read
             if job in lane.jobs:
                 job.lane = type(lane).merge_rows([(lane, np.flatnonzero([other is job for other in lane.jobs]))])

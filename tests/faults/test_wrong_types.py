@@ -73,7 +73,7 @@ WRONG = {
     "no folder": lambda m, x: list(md.join_shards(x)),
     "Model takes no": lambda m, x: md.Model(x),
     "cancel takes requests": lambda m, x: md.Scheduler(m).cancel(x),
-    "preempt takes a request": lambda m, x: md.Scheduler(m).preempt(x),
+    "preempt takes requests": lambda m, x: md.Scheduler(m).preempt(x),
     "enqueue takes requests": lambda m, x: md.Scheduler(m).enqueue(x),
     "tokenize takes the options": lambda m, x: m.tokenize("the", x),
     "key/value heads": lambda m, x: md.convert("tiny-gpt2", "not_made", num_key_value_heads=x),
@@ -97,7 +97,9 @@ def test_requests_are_those_of_the_scheduler(model):
     ours, others = md.Scheduler(model), md.Scheduler(model)
     job = others.submit("the", max_new_tokens=3)
     others.step()
-    with pytest.raises(md.OptionError, match=r"preempt takes a request that runs here, not running$"):
+    with pytest.raises(
+        md.OptionError, match="preempt takes a request that runs here, and this one is running, or elsewhere"
+    ):
         ours.preempt(job)
     with pytest.raises(md.OptionError, match="enqueue takes requests that submit or make_job returned, not Job"):
         ours.enqueue(job)
