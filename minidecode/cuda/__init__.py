@@ -14,3 +14,8 @@ launch takes (bench/multiprocessor.py).
 A docstring gives the launch, grid and block, and the bytes that all threads ask for, whether memory or a cache serves
 them. Letters are those of dims.py; s is the size of the number that it names.
 """
+
+from ..device.kernels import SOURCES
+from ..device.sources import hash_of_sources
+
+hash_of_sources(SOURCES)  # of what is imported from here on: files may change before a kernel is compiled

@@ -5,7 +5,8 @@ configuration. With CuPy's arrays that takes the host 60 to 100 us, while a smal
 one look-up, one copy of packed arguments (packing.py) and one call of the driver.
 
 Machine code lies in the folder of compiled code, so that a machine compiles each kernel once. Its name holds a hash of
-the package's sources, of the types, the architecture and the versions.
+the package's sources, of the types, the architecture and the versions. A process whose sources have changed since it
+imported them has no file: it would keep old code under a new name.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import ctypes
 import functools
 import hashlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from ..errors import DeviceError, counted
 from ..within import set_within
 from .arrays import check_current_gpu
 from .packing import KEPT, PACKED_SCALARS, packed_form, packed_length_of_type, type_of_argument
-from .sources import PACKAGE, hash_of_sources
+from .sources import PACKAGE, hash_of_sources, have_sources_changed
 
 SOURCES = ("cuda/**/*.py", "reference/**/*.py", "ops.py", "device/low_precision.py", "device/weight_blocks.py")
 
@@ -203,9 +203,15 @@ def _check_driver(answer: tuple, name: str) -> tuple:
 
 
 def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
-    """The file of a kernel's machine code; None where its sources are not known, and without a folder."""
+    """The file of a kernel's machine code; None where its sources are not known, and without a folder.
+
+    None, too, where sources were written since cuda/ was imported: this process may have loaded some of them before and
+    some after.
+    """
     function = kernel.py_func
     if not Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE / "cuda"):
+        return None
+    if have_sources_changed(SOURCES):
         return None
     text = "\n".join(
         [
@@ -259,11 +265,13 @@ def versions_of_compilers() -> str:
 
 def write_whole(file: Path, content: bytes) -> None:
     """Writes the file whole, or not at all: a full disk or a read-only folder costs compiling again, and no more."""
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")  # others may read it: no mkstemp
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(handle, "wb") as unfinished:
-            unfinished.write(content)
-        os.replace(name, file)
+        unfinished.write_bytes(content)
+        unfinished.replace(file)
     except OSError:
         return
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

@@ -1,12 +1,17 @@
 """Launches that pack their arguments themselves: what the driver would get, without a driver."""
 
 import ctypes
+import errno
 import gc
+import os
 import re
 import struct
+import subprocess
 import sys
 import threading
 import weakref
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -364,9 +369,15 @@ def copied_sources(tmp_path, monkeypatch):
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     monkeypatch.setattr(sources, "PACKAGE", tmp_path)
-    sources.hash_of_sources.cache_clear()
+    forget_sources()
     yield tmp_path
+    forget_sources()
+
+
+def forget_sources():
+    """As in a new process."""
     sources.hash_of_sources.cache_clear()
+    sources._stamps_at_first.cache_clear()
 
 
 @pytest.mark.parametrize("file", ["cuda/norm.py", "cuda/common/rows.py", "reference/__init__.py", "ops.py"])
@@ -382,6 +393,32 @@ def test_other_sources_have_other_machine_code(copied_sources, file):
     path.with_name("other.py").rename(path)
     sources.hash_of_sources.cache_clear()
     assert sources.hash_of_sources(kernels.SOURCES) == before
+
+
+@pytest.mark.parametrize("file", ["cuda/norm.py", "cuda/common/rows.py", "reference/__init__.py", "ops.py"])
+@pytest.mark.parametrize("change", [
+    lambda path: path.write_bytes(path.read_bytes().swapcase()), lambda path: path.write_bytes(b""),
+    lambda path: path.unlink(), lambda path: os.utime(path, ns=(1, 1)),
+], ids=["edited", "emptied", "gone", "replaced by an older file"])  # fmt: skip
+def test_a_process_with_changed_sources_keeps_no_machine_code(copied_sources, monkeypatch, change, file):
+    """It runs what it imported. Under the name of today's files the next process would run that, too."""
+    monkeypatch.setattr(kernels, "versions_of_compilers", lambda: "one")
+    sources.hash_of_sources(kernels.SOURCES)
+    for _ in range(2):
+        assert kernels._file_of_machine_code(norm_block_per_row, []) is not None
+    change(copied_sources / file)
+    assert kernels._file_of_machine_code(norm_block_per_row, []) is None
+    forget_sources()
+    assert kernels._file_of_machine_code(norm_block_per_row, []) is not None, "of a new process"
+
+
+def test_sources_are_looked_at_before_kernels_are_imported():
+    """What is edited between that and the first launch has changed."""
+    code = (
+        "import sys; from minidecode.device import kernels, sources; import minidecode.cuda;"
+        "sys.exit(not sources._stamps_at_first.cache_info().currsize or 'minidecode.cuda.norm' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
@@ -410,6 +447,29 @@ def test_machine_code_is_written_whole_or_not_at_all(tmp_path):
     (tmp_path / "file").write_text("")
     kernels.write_whole(tmp_path / "file" / "b.cubin", b"name\ncode")  # no folder can be made there: no error
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.cubin", "file", "folder"]
+
+
+@pytest.mark.parametrize("stop", [OSError(errno.ENOSPC, "no space left on device"), KeyboardInterrupt()], ids=repr)
+def test_what_was_half_written_goes(tmp_path, monkeypatch, stop):
+    """On a full disk, each kernel of each process would leave a piece."""
+    write = Path.write_bytes
+
+    def write_half(path, content):
+        write(path, content[: len(content) // 2])
+        raise stop
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    with pytest.raises(KeyboardInterrupt) if isinstance(stop, KeyboardInterrupt) else nullcontext():
+        kernels.write_whole(tmp_path / "a.cubin", b"name\ncode")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
+def test_others_may_read_what_one_user_compiled(tmp_path):
+    """As all new files, by the umask: root compiles or measures while an image is built, and another user runs."""
+    (tmp_path / "new").write_bytes(b"")
+    kernels.write_whole(tmp_path / "a.cubin", b"name\ncode")
+    assert (tmp_path / "a.cubin").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 # ---- Numba's own way -------------------------------------------------------------------------------------------------
