@@ -25,6 +25,7 @@ class GpuPackages:
     cupy: dict[int, str]  # CUDA's major number -> the version of CuPy for it
     has_libraries: bool  # CUDA's, for each CuPy that is installed
     has_numba_cuda: bool
+    bindings: str | None  # the version of cuda-bindings, whose CUDA compiles kernels
     unfit_nvmath: str  # what `why_not_nvmath` says
     unfit_kernels: str | None  # what `why_kernels_do_not_compile` says
 
@@ -34,9 +35,11 @@ def packages_found_here(version_of: Callable[[str], str | None]) -> GpuPackages:
     cupy = {major: v for major in (12, 13) if (v := version_of(f"cupy-cuda{major}x"))}
     has_toolkit = bool(os.environ.get("CUDA_PATH") or shutil.which("nvcc"))
     names = [name + ("-cu12" if major == 12 else "") for major in cupy for name in LIBRARIES]
-    has_numba_cuda = version_of("numba-cuda") is not None
+    has_numba_cuda, driver = version_of("numba-cuda") is not None, driver_version()
+    if not cupy and (version := version_of("cupy")):  # Conda's, or built here: for the CUDA that it found
+        cupy = {cuda_major_for_driver(driver): version}
     return GpuPackages(
-        driver_version(), cupy, has_toolkit or all(map(version_of, names)), has_numba_cuda,
+        driver, cupy, has_toolkit or all(map(version_of, names)), has_numba_cuda, version_of("cuda-bindings"),
         why_not_nvmath(), why_kernels_do_not_compile() if has_numba_cuda else None,
     )  # fmt: skip
 
@@ -90,6 +93,11 @@ def what_does_not_fit(packages: GpuPackages) -> list[str]:
         lines.append(f"CuPy finds no CUDA libraries, for it was installed without [ctk]: {cupy}")
     if not packages.has_numba_cuda:
         lines.append(f"numba-cuda is not installed, and Numba's own CUDA target is out of date: {whole}")
+    if packages.bindings and int(packages.bindings.partition(".")[0]) > major:
+        lines.append(
+            f"the driver runs CUDA {major}.{minor} at most, and kernels are compiled by that of cuda-bindings"
+            f" {packages.bindings}: install a newer driver, or in a new environment only {whole}"
+        )
     if packages.unfit_nvmath:
         lines.append(f"steps with many rows are not captured, for {packages.unfit_nvmath}")
     return lines

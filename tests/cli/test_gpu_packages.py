@@ -30,13 +30,18 @@ EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(
     "optional-dependencies"
 ]
 WHOLE = GpuPackages(
-    (13, 0), {13: "14.2.0"}, has_libraries=True, has_numba_cuda=True, unfit_nvmath="", unfit_kernels=None
-)
+    (13, 0), {13: "14.2.0"}, has_libraries=True, has_numba_cuda=True, bindings="13.0.3", unfit_nvmath="",
+    unfit_kernels=None,
+)  # fmt: skip
 LACKS = [
     ({"driver": (11, 8)}, "the driver runs CUDA 11.8 at most, minidecode needs 12: install a newer driver"),
     (
-        {"driver": (12, 4)},
+        {"driver": (12, 4), "bindings": "12.9.4"},
         "the driver runs CUDA 12.4 at most, cupy-cuda13x needs 13: install a newer driver, or pip un",
+    ),
+    (
+        {"driver": (12, 4), "cupy": {12: "14.2.0"}},
+        "the driver runs CUDA 12.4 at most, and kernels are compiled by that of cuda-bindings 13.0.3: install a newer",
     ),
     ({"cupy": {}}, "CuPy is not installed, so no array can live on the GPU: pip install"),
     ({"cupy": {13: "14.1.0"}}, "CuPy 14.1.0 has errors that minidecode meets: pip install 'cupy-cuda13x[ctk]"),
@@ -60,8 +65,10 @@ def test_each_lack_is_one_line(lack, says):
 
 
 def test_what_fits_is_no_line():
-    assert what_does_not_fit(WHOLE) == [] == what_does_not_fit(dataclasses.replace(WHOLE, cupy={12: "14.2.0"}))
-    nothing = GpuPackages(None, {}, has_libraries=False, has_numba_cuda=False, unfit_nvmath="no", unfit_kernels=None)
+    for other in ({}, {"cupy": {12: "14.2.0"}}, {"bindings": "12.9.4"}, {"bindings": None}):
+        assert what_does_not_fit(dataclasses.replace(WHOLE, **other)) == []
+    nothing = GpuPackages(None, {}, has_libraries=False, has_numba_cuda=False, bindings=None, unfit_nvmath="no",
+                          unfit_kernels=None)  # fmt: skip
     assert what_does_not_fit(nothing) == [], "a laptop needs none of it"
 
 
@@ -71,6 +78,16 @@ def test_libraries_are_those_of_the_cupy_that_is_installed(monkeypatch, tmp_path
     for suffix, has in (("", False), ("-cu12", True)):
         packages = {"cupy-cuda12x": "14.2.0", f"nvidia-cublas{suffix}": "1", f"nvidia-cuda-nvrtc{suffix}": "1"}
         assert packages_found_here(packages.get).has_libraries == has
+
+
+@pytest.mark.parametrize(("driver", "cuda"), [((12, 8), 12), ((13, 0), 13), (None, 12)])
+def test_a_cupy_without_cuda_in_its_name_is_one(monkeypatch, driver, cuda):
+    """As Conda's; beside it another one is what was meant."""
+    monkeypatch.setattr(gpu_packages, "driver_version", lambda: driver)
+    packages = {"cupy": "14.2.0"}
+    found = packages_found_here(packages.get)
+    assert found.cupy == {cuda: "14.2.0"} and found.has_libraries
+    assert packages_found_here((packages | {"cupy-cuda13x": "14.1.0"}).get).cupy == {13: "14.1.0"}
 
 
 def test_the_extras_ask_for_what_the_doctor_wants():
