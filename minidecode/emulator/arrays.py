@@ -174,6 +174,8 @@ class Array:
         if self.written is not None and dtype.itemsize != self.itemsize:
             what = f"a view of {self.memory.name} as {dtype}"
             raise TypeError(f"{what} is not emulated: the array begins empty, and its elements have another size")
+        if data.size:
+            self.require_alignment((0,) * self.ndim, dtype.alignment)
         memory = self.house.retyped_memory(self.memory, data, self.base)
         return type(self)(self.house, memory, data, self.base, self.written)
 
@@ -225,6 +227,14 @@ class Array:
             "last_stored": int(stored[-1]) if len(stored) else -1,
         }  # fmt: skip
         self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail, remedy)
+
+    def require_alignment(self, index, nbytes: int) -> None:
+        """Stops the launch where an access of this many bytes does not begin at a multiple of them."""
+        index = tuple(map(int, index)) if isinstance(index, tuple) else int(index)
+        if (address := self.address(index)) % nbytes:
+            what = f"{nbytes} bytes at once from {self.memory.element(address)} on, which lies at no multiple of {nbytes}"
+            remedy = "Look at the address and the strides in the launcher, and take narrower loads there."
+            self._stop("misaligned", what, "A GPU ends the launch: misaligned address.", user_frame(), remedy=remedy)
 
     def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None, remedy: str = "") -> None:
         place = place_of_instruction(frame.f_code, frame.f_lasti)
@@ -403,7 +413,8 @@ class House:
             piece = self._piece_of(data)
             piece.arrays += 1
             if piece.start < 0:
-                piece.start = _align_address(next_start, 512)  # as the allocator of a GPU aligns
+                # As the allocator of a GPU aligns. A launcher looked at the address in this process: it counts, too.
+                piece.start = _align_address(next_start, 512) + piece.begin % 16
                 next_start = piece.start + piece.end - piece.begin + 512
         for data in empty:
             self._piece_of(data).is_empty = True

@@ -35,6 +35,7 @@ def load_16_bytes(typing_context, cache_XXXX, place):
 @register_body(load_16_bytes)
 def _emulate_load_16_bytes(cache_XXXX, place):
     numbers, together = cache_XXXX.ravel(), np.empty(16 // cache_XXXX.itemsize, cache_XXXX.dtype)
+    numbers.require_alignment(place, 16)
     for k in range(together.size):
         together[k] = numbers[place + k]
     return together.view(np.int32)
@@ -60,6 +61,7 @@ def store_16_bytes(typing_context, cache_XXXX, place, first, second, third, four
 @register_body(store_16_bytes)
 def _emulate_store_16_bytes(cache_XXXX, place, *words):
     numbers = cache_XXXX.ravel()
+    numbers.require_alignment(place, 16)
     for k, number in enumerate(np.array(words, np.int32).view(numbers.dtype)):
         numbers[place + k] = number
 

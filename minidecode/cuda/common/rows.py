@@ -78,6 +78,7 @@ def load_four(typing_context, row_X, column):
 
 @register_body(load_four)
 def _emulate_load_four(row_X, column):
+    row_X.require_alignment(column, 16)
     return row_X[column], row_X[column + 1], row_X[column + 2], row_X[column + 3]
 
 

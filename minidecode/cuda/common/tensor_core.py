@@ -45,6 +45,7 @@ def make_words_loader(count):
     @register_body(load_words)
     def emulate_load(numbers_XX, row, column):
         kind = numbers_XX.dtype
+        numbers_XX.require_alignment((row, column), 4 * count)
         numbers = [numbers_XX[row, column + k] for k in range(4 * count // kind.itemsize)]
         return tuple(uint32(word) for word in np.array(numbers, kind).view(np.uint32).tolist())
 
@@ -69,6 +70,7 @@ def load_four_floats(typing_context, x_RX, row, column):
 
 @register_body(load_four_floats)
 def _emulate_load_four_floats(x_RX, row, column):
+    x_RX.require_alignment((row, column), 16)
     return tuple(float32(x_RX[row, column + k]) for k in range(4))
 
 
@@ -125,6 +127,7 @@ def store_four_words(typing_context, x16_RX, row, column, first, second, third, 
 
 @register_body(store_four_words)
 def _emulate_store_four_words(x16_RX, row, column, *words):
+    x16_RX.require_alignment((row, column), 16)
     for k, number in enumerate(np.array([int(word) for word in words], np.uint32).view(np.float16)):
         x16_RX[row, column + k] = number
 

@@ -45,6 +45,7 @@ def wide_load(typing_context, numbers_X, index):
 
 @register_body(wide_load)
 def _emulate_wide_load(numbers_X, index):
+    numbers_X.require_alignment(index, 16)
     if numbers_X.dtype == np.uint8:
         both = [int(numbers_X[index + k]) for k in range(16)]
         return [float32((byte >> shift & 15) - 8) for shift in (0, 4) for byte in both]
@@ -72,6 +73,7 @@ def wide_store(typing_context, numbers_X, index, first, second, third, fourth):
 
 @register_body(wide_store)
 def _emulate_wide_store(numbers_X, index, *four):
+    numbers_X.require_alignment(index, 4 * numbers_X.itemsize)
     for k, number in enumerate(four):
         numbers_X[index + k] = number
 
