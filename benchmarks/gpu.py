@@ -34,8 +34,9 @@ than its limit, ends alone. The same command again goes on where the first one e
 is tried again. Parts run in processes of their own; --models keeps the models' folders (1 GB) for the next call.
 
 Without a GPU, --device emulator or cpu runs the same code on toy shapes (--quick), to see that it works; its times say
-nothing, so parts may take eight times as long, and all an hour. The emulator skips bandwidth. Prints a line for each
-figure, with the seconds since the start, and tables at the end; --out keeps them.
+nothing, so parts may take eight times as long, and all an hour. Skipped there: linear, attention, rows and vocab, in
+the emulator bandwidth too, and of launches what needs CuPy. Prints a line for each figure, with the seconds since the
+start, and tables at the end; --out keeps them.
 """
 
 from __future__ import annotations
@@ -82,16 +83,17 @@ class Part:
     arguments: tuple[str, ...] = ()
     figure_limit: int = 45  # of a single figure
     alone: bool = False  # in a process of its own: torch's memory and threads are not to stay
+    needs_gpu: bool = False
     group: str = ""  # that --only names it by; without one it belongs to the usual call
 
 
 PARTS = {
     "smoke": Part("gpu_models", "smoke", 60),
     "launches": Part("gpu_launches", "run", 50),
-    "linear": Part("gpu_linear", "main", 45, ("--seconds", "25", "--out", os.devnull)),
-    "attention": Part("gpu_attention", "main", 45),
-    "rows": Part("gpu_rows", "main", 45),
-    "vocab": Part("gpu_vocab", "main", 45),
+    "linear": Part("gpu_linear", "main", 45, ("--seconds", "25", "--out", os.devnull), needs_gpu=True),
+    "attention": Part("gpu_attention", "main", 45, needs_gpu=True),
+    "rows": Part("gpu_rows", "main", 45, needs_gpu=True),
+    "vocab": Part("gpu_vocab", "main", 45, needs_gpu=True),
     "library": Part("gpu_library", "run", 50),
     "ours": Part("gpu_models", "run_ours", 90),
     "eager": Part("gpu_models", "run_eager", 70, alone=True),
@@ -134,11 +136,12 @@ def serve(pipe: Any, device: str, quick: bool, models: Path) -> None:
         part, before, tried = asked
         record = Record(device, quick, models, before, tried, begin, send)
         try:
-            function = getattr(importlib.import_module(part.file), part.function)
-            if part.function == "main":
-                record_lines(function, part, record)
+            if part.needs_gpu and device != "cuda":
+                record["skipped"] = f"{part.file}.py times kernels on a GPU alone"
+            elif part.function == "main":
+                record_lines(getattr(importlib.import_module(part.file), part.function), part, record)
             else:
-                function(record)
+                getattr(importlib.import_module(part.file), part.function)(record)
         except ModuleNotFoundError as error:
             pipe.send(("ends", None, f"there is no {part.file}.py here" if error.name == part.file else why(error)))
         except (Exception, SystemExit) as error:

@@ -1,7 +1,7 @@
 """Part `launches` of gpu.py: what a launch costs in each style, what capture accepts, and whether kept graphs hold.
 
-Microseconds are by the launch: LAUNCHES in a row, then a wait. CuPy's and nvmath's rows need a GPU; the others run on
-the emulated device too, where their time says nothing about a GPU.
+Microseconds are by the launch: LAUNCHES in a row, then a wait. CuPy's and nvmath's rows need a GPU, and are left out
+elsewhere; the others run on the emulated device too, where their time says nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def run(record: Record) -> None:
 
     record.ask("a kernel by launch()", lambda: microseconds(by_launch, times))
     record.ask("a kernel by launch(), in a graph", captured)
-    for name, style in styles().items():
-        record.ask(name, lambda style=style: microseconds(style(), times))
-    for name, ready in held_styles().items():
-        record.ask(name, lambda ready=ready: microseconds(in_a_graph(ready(), times), 1, times))
+    if record.device == "cuda":
+        for name, style in styles().items():
+            record.ask(name, lambda style=style: microseconds(style(), times))
+        for name, ready in held_styles().items():
+            record.ask(name, lambda ready=ready: microseconds(in_a_graph(ready(), times), 1, times))
     about_kept_graphs(record, microseconds)
     for name, figure in generations(record).items():
         record.ask(name, figure)
@@ -209,7 +210,8 @@ def about_kept_graphs(record: Record, microseconds: Callable) -> None:
 
     with ThreadPoolExecutor(1) as thread:
         record.ask("a kept graph sees what is copied into its arrays", lambda: is_seen(1))
-        record.ask("and when CuPy's pool has given back all that is free", is_seen_after_others)
+        if record.device == "cuda":
+            record.ask("and when CuPy's pool has given back all that is free", is_seen_after_others)
         record.ask("and launched by another thread", lambda: thread.submit(is_seen, 3).result())
     record.ask(
         "capturing three operations", lambda: microseconds(lambda: capture_and_run(record.device, three_operations), 1)
