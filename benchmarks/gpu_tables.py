@@ -98,9 +98,12 @@ OTHER_ATTENTION = (  # kernel, where, shape
 )
 
 
+L2_COPY = H100.l2_bandwidth / 1e6  # bytes a microsecond
+
+
 def search_us(launches: int, waits: int, passes: int, rows: int) -> float:
     """Microseconds by the rules of cuda/: launches, loads that wait, passes over logits that lie in the L2 cache."""
-    return 1.1 * launches + 0.5 * waits + passes * rows * 50_257 * 4 / 5.5e6
+    return 1.1 * launches + 0.5 * waits + passes * rows * 50_257 * 4 / L2_COPY
 
 
 def kernels_table(kernels: Kernels) -> str:
@@ -128,8 +131,12 @@ def kernels_table(kernels: Kernels) -> str:
         _, share, best = kernels.attention(shape)
         tried = f" (best setting tried: {best} %)" if best > share else ""
         row(kernel, where, "75 %", range_in_percent([share]) + tried, share >= 75)
-    row("`prefill`", "encoder, 1,024 positions", "distance to cuBLAS", "", None)
-    row("`el`, version 3", "32 x 4 beams, 1,024 positions", "EL's Figure 3", "", None)
+    one_pass = 2 * 2 * 64 * 16 * 1024**2 / L2_COPY / 1e3  # every query reads all keys and values
+    row("`prefill`", "encoder, 1,024 positions", "distance to cuBLAS", "", None,
+        f"one pass {one_pass:.1f} ms, by cuBLAS {ATTENTION_MS:.1f}")  # fmt: skip
+    el, per_beam, shared = el_us(32, 4, 1024), per_beam_us(32, 4, 1024), kernels.attention(SHARED[1])[0]
+    row("`el`, version 3", "32 x 4 beams, 1,024 positions", "EL's Figure 3", "", None,
+        f"{per_beam / el:.1f}x a cache per beam, {shared / el:.1f}x `shared`")  # fmt: skip
     for op in ("softmax", "argmax", "candidates", "hars"):
         _, share = kernels.vocabulary(op)
         row(f"`{op}`", "1 GB, V = 50,257", "70 %", range_in_percent([share]), share >= 70,
@@ -138,13 +145,12 @@ def kernels_table(kernels: Kernels) -> str:
         us, where = kernels.chain(WRITTEN, rows), f"{rows} rows in a graph"
         written, by_hars = search_us(7, 7, 6, rows), search_us(3, 4, 1, rows)
         row("log-softmax to update", where, f"{goal} us", f"{us:.1f} us", us <= goal, f"{written:.1f} us")
-        state = f"{NOT_MEASURED}; {'reached' if by_hars <= goal else '**missed**'}, by prediction"
+        state = state_by_prediction(by_hars <= goal)
         older = f"{kernels.chain(BY_HARS, rows):.1f} us, with a launch more"
         lines.append(("HARS to update", where, f"{goal} us", older, f"{by_hars:.1f} us", state))
     for op in ("norm", "activation", "embedding", "heads", "append", "reorder"):
         share = predicted_percent(op)
-        state = f"{NOT_MEASURED}; {'reached' if share >= 85 else '**missed**'}, by prediction"
-        lines.append((f"`{op}`", "1 GB", "85 %", "", f"{share} %", state))
+        lines.append((f"`{op}`", "1 GB", "85 %", "", f"{share} %", state_by_prediction(share >= 85)))
     bans, paper = kernels.bans(), PAPER_MS["baseline"] / PAPER_MS["GPU kernel"]
     row(
         "`ngram`",
@@ -153,8 +159,17 @@ def kernels_table(kernels: Kernels) -> str:
         f"{bans['cuda']:,.0f}x",
         bans["cuda"] >= paper,
     )
-    row("int8 and int4", "GPT-2 at one row, over float16", "faster", "", None)
+    float16 = products_us(kernels, "float16", 1)
+    for dtype in ("int8", "int4"):
+        us = products_us(kernels, dtype, 1)
+        lines.append((dtype, "GPT-2 at one row, over float16", "faster", "", f"products: {us:.0f} us for {float16:.0f}",
+                      state_by_prediction(us < float16)))  # fmt: skip
     return markdown(("kernel", "on", "goal", "recorded", "predicted", "state"), lines)
+
+
+def state_by_prediction(reached: bool) -> str:
+    """Of a goal that no GPU measured."""
+    return f"{NOT_MEASURED}; {'reached' if reached else '**missed**'}, by prediction"
 
 
 def predicted_percent(op: str, stored: str | None = None) -> int:

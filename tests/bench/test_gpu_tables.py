@@ -83,6 +83,24 @@ def test_a_goal_that_no_gpu_measured_is_missed_or_reached_by_prediction(script, 
     table = script.kernels_table(kernels)
     assert "| `norm` | 1 GB | 85 % |  | 85 % | not measured; reached, by prediction |" in table
     assert "| `heads` | 1 GB | 85 % |  | 84 % | not measured; **missed**, by prediction |" in table
+    at_one_row = "GPT-2 at one row, over float16 | faster |  | products:"
+    assert f"| int8 | {at_one_row} 244 us for 267 | not measured; reached, by prediction |" in table
+    assert f"| int4 | {at_one_row} 295 us for 267 | not measured; **missed**, by prediction |" in table
+    monkeypatch.setattr(script, "products_us", lambda kernels, dtype, rows: {"float16": 9, "int4": 8}.get(dtype, 9))
+    table = script.kernels_table(kernels)
+    assert f"| int4 | {at_one_row} 8 us for 9 | not measured; reached, by prediction |" in table
+    assert f"| int8 | {at_one_row} 9 us for 9 | not measured; **missed**, by prediction |" in table
+
+
+def test_goals_that_are_distances_have_those_of_the_headers(script):
+    kernels = script.Kernels(script.load("gpu-h100-kernels"))
+    rows = {line.split(" | ")[0]: line for line in script.kernels_table(kernels).splitlines()}
+    modules = (importlib.import_module(f"minidecode.cuda.{op}") for op in ("el", "prefill"))
+    el, prefill = (" ".join(module.__doc__.split()) for module in modules)
+    assert "| 2.1x a cache per beam, 0.5x `shared` | not measured |" in rows["| `el`, version 3"]
+    assert "2.1 times as fast as a cache per beam" in el and "108 us" in el and "took 57 us (shared.py)" in el
+    assert "| one pass 0.8 ms, by cuBLAS 0.1 | not measured |" in rows["| `prefill`"]
+    assert "4.3 GB, 0.8 ms at the 5.5 TB/s of L2" in prefill and "100 us a sentence and layer" in prefill
 
 
 def test_the_page_says_how_far_predictions_are_from_measured_shares(script):
