@@ -232,7 +232,8 @@ class Array:
         """Stops the launch where an access of this many bytes does not begin at a multiple of them."""
         index = tuple(map(int, index)) if isinstance(index, tuple) else int(index)
         if (address := self.address(index)) % nbytes:
-            what = f"{nbytes} bytes at once from {self.memory.element(address)} on, which lies at no multiple of {nbytes}"
+            element = self.memory.element(address)
+            what = f"{nbytes} bytes at once from {element} on, which lies at no multiple of {nbytes}"
             remedy = "Look at the address and the strides in the launcher, and take narrower loads there."
             self._stop("misaligned", what, "A GPU ends the launch: misaligned address.", user_frame(), remedy=remedy)
 

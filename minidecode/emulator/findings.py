@@ -11,7 +11,7 @@ from .source import Place
 class Finding:
     """One thing found: an error, or a note (worth knowing, no mistake by itself). str() of it is message and remedy."""
 
-    kind: str  # "race", "outside", "misaligned", "uninitialised", "barrier", "warp", "deadlock", "endless", "python", ...
+    kind: str  # "race", "outside", "misaligned", "uninitialised", "barrier", "warp", "deadlock", "endless", ...
     message: str  # what was seen, and why it matters
     places: list[Place] = field(default_factory=list)
     severity: str = "error"  # or "note"
