@@ -23,6 +23,7 @@ def register_body(intrinsic: object) -> Callable[[Callable], Callable]:
 
     @register_body(load4)
     def _(array, index):
+        array.require_alignment(index, 16)  # stops where these 16 bytes do not begin at a multiple of 16
         return array[index], array[index + 1], array[index + 2], array[index + 3]
     """
 
