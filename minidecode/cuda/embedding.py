@@ -9,8 +9,8 @@
 4. The same by 128-bit loads and stores; rows of more than 1,024 numbers have a block each (version 4 of norm.py).
 
 Floor for a decode step: a launch in a graph, 1.1 us. Predicted 2.3 us: the row's loads wait for its token, and then
-come two sums. On 1 GB the goal is 85 % of a copy's bandwidth, and `minidecode predict embedding` gives 68 %: memory
-alone allows 100 %, waits 121 %, L2 183 %, L1 293 %, instructions 357 %. Not measured by itself.
+come two sums. On 1 GB the goal is 85 % of a copy's bandwidth, and `minidecode predict embedding` gives 82 %: memory
+alone allows 100 %, L2 183 %, L1 310 %, waits 397 %, instructions 676 %. Not measured by itself.
 
 An empty `wpe` says that no position is added, an empty `shift` that the norm is an RMS norm (cuda/norm.py).
 """
@@ -26,7 +26,7 @@ from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
 from .common.bias import with_bias
-from .common.normalise import add_four_to_kept, make_row_normaliser, normalise_row
+from .common.normalise import add_four, load_four, make_row_normaliser, normalise_row
 from .common.reduction import THREADS, WARPS, warp_sum
 from .common.vector_load import has_aligned_rows, wide_store
 
@@ -169,21 +169,23 @@ def make_embedding_kernel(threads, quads):
 
         Grid ceil(R / 4) or R, block 128. Reads 16D bytes a row and writes 8D.
         """
-        kept = cuda.local.array(columns, float32)
+        kept, loaded = cuda.local.array(columns, float32), cuda.local.array(columns, float32)
         r, t, D = cuda.blockIdx.x * rows + cuda.threadIdx.x // threads, cuda.threadIdx.x % threads, x_RD.shape[1]
         if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
             return
         token, position = ids_R[r], pos_R[r]
         for i in range(quads):
-            add_four_to_kept(kept, 4 * i, wte_VD[token], 4 * (t + threads * i), True)
-        for k in range(columns):
-            kept[k] *= scale
+            load_four(kept, 4 * i, wte_VD[token], 4 * (t + threads * i))
         if wpe_ND.shape[0] > 0:
             for i in range(quads):
-                add_four_to_kept(kept, 4 * i, wpe_ND[position], 4 * (t + threads * i), False)
+                load_four(loaded, 4 * i, wpe_ND[position], 4 * (t + threads * i))
         for i in range(quads):
             c, k = 4 * (t + threads * i), 4 * i
             if c < D:
+                for j in range(k, k + 4):
+                    kept[j] *= scale
+                if wpe_ND.shape[0] > 0:
+                    add_four(kept, loaded, k)
                 wide_store(x_RD[r], c, kept[k], kept[k + 1], kept[k + 2], kept[k + 3])
         normalise(kept, r, t, gain_D, shift_D, eps, h_RD)
 

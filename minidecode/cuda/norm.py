@@ -9,11 +9,14 @@
    each warp and once over the warps: two barriers a sum, however wide the block.
 
 4. The row is staged in registers, by 128-bit loads. Few rows have a block each, whose sums take one barrier each; from
-   1,024 rows on, and up to 1,024 columns, a row has a warp, and no barrier. The gains of short rows are loaded before
-   the sums, so that no thread waits for them behind. Floor of a decode step's norm, 4 rows of 768: a launch in a graph,
-   1.1 us. Predicted: 1.8 us. On 1 GB the goal is 85 % of a copy's bandwidth, and `minidecode predict norm` gives 60 %:
-   waits alone allow 91 %, memory 100 %, L2 183 %, L1 260 %, instructions 325 %. Not measured by itself; version 3
-   reached 39 % (H100, 2026-11-26).
+   1,024 rows on, and up to 1,024 columns, a row has a warp, and no barrier. All loads of a row are under way at once:
+   nothing uses what one brings before the last is asked for, and only a condition of its own guards a load. The gains
+   of short rows are loaded before the sums, so that no thread waits for them behind. Floor of a decode step's norm,
+   4 rows of 768: a launch in a graph, 1.1 us. Predicted: 1.8 us. On 1 GB the goal is 85 % of a copy's bandwidth, and
+   `minidecode predict norm` gives 81 %: memory alone allows 100 %, L2 183 %, L1 275 %, waits 479 %, instructions 634 %.
+   Memory and L2, through which all bytes pass, allow 88 % together. Where each four was used before the next one was
+   asked for, the row waited 15 times, and the prediction was 60 %. Not measured by itself; version 3 reached 39 %
+   (H100, 2026-11-26).
 
 The mean comes off before squaring: E[x^2] - mean^2 loses everything on rows far from zero. An empty `shift` says that
 the norm has no bias: it is an RMS norm, whose mean is 0, and no thread sums for one.
@@ -30,7 +33,7 @@ from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
 from .common.bias import with_bias
-from .common.normalise import add_four_to_kept, make_row_normaliser, normalise_row
+from .common.normalise import add_four, load_four, make_row_normaliser, normalise_row
 from .common.reduction import THREADS, WARPS
 from .common.vector_load import has_aligned_rows, wide_store
 
@@ -167,18 +170,24 @@ def make_norm_kernel(threads, quads):
 
         Grid ceil(R / 4) or R, block 128. Reads 20D bytes a row and writes 8D.
         """
-        kept = cuda.local.array(columns, float32)
+        kept, loaded = cuda.local.array(columns, float32), cuda.local.array(columns, float32)
         r, t, D = cuda.blockIdx.x * rows + cuda.threadIdx.x // threads, cuda.threadIdx.x % threads, x_RD.shape[1]
         if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
             return
         for i in range(quads):
-            add_four_to_kept(kept, 4 * i, x_RD[r], 4 * (t + threads * i), True)
+            load_four(kept, 4 * i, x_RD[r], 4 * (t + threads * i))
         if adds:
             for i in range(quads):
-                add_four_to_kept(kept, 4 * i, y_RD[r], 4 * (t + threads * i), False)
+                load_four(loaded, 4 * i, y_RD[r], 4 * (t + threads * i))
+            for i in range(quads):
+                if 4 * (t + threads * i) < D:
+                    add_four(kept, loaded, 4 * i)
             if bias_D.shape[0] > 0:
                 for i in range(quads):
-                    add_four_to_kept(kept, 4 * i, bias_D, 4 * (t + threads * i), False)
+                    load_four(loaded, 4 * i, bias_D, 4 * (t + threads * i))
+                for i in range(quads):
+                    if 4 * (t + threads * i) < D:
+                        add_four(kept, loaded, 4 * i)
             for i in range(quads):
                 if 4 * (t + threads * i) < D:
                     k = 4 * i

@@ -441,14 +441,18 @@ def make_softmax_kernel(threads, quads):
             return
         h, n, first = row // N, row % N, int32(row * width)
         begin, end = seen_columns(n, M, causal, ahead, window)
-        last, top, total = int32((end - 1) & -4), NOTHING, float32(0)  # last: of the columns that are loaded
+        top, total = NOTHING, float32(0)
         for i in range(quads):
             c = int32(4 * (t + threads * i))
-            w, x, y, z = wide_load(scores_X, first + min(c, last))  # no branch: all loads are under way at once
-            kept[4 * i] = seen_score(w, c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
-            kept[4 * i + 1] = seen_score(x, c + 1, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
-            kept[4 * i + 2] = seen_score(y, c + 2, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
-            kept[4 * i + 3] = seen_score(z, c + 3, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+            if c < end:  # a condition of the load itself: all loads are under way at once
+                w, x, y, z = wide_load(scores_X, first + c)
+                kept[4 * i], kept[4 * i + 1], kept[4 * i + 2], kept[4 * i + 3] = w, x, y, z
+        for i in range(quads):
+            c = int32(4 * (t + threads * i))
+            for k in range(4 * i, 4 * i + 4):
+                score = kept[k] if c < end else NOTHING
+                kept[k] = seen_score(score, c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+                c = int32(c + 1)
         for k in range(columns):
             top = max(top, kept[k])
         top = largest(top)

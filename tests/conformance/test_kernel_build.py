@@ -178,6 +178,14 @@ def test_version_5_needs_less_than_half_the_instructions_for_int4():
     assert (new.first_loads, new.loop_waits) == (new.loop_loads, 1), "all loads of a turn are under way at once"
 
 
+@pytest.mark.parametrize(("module", "name", "waits"), [("norm", "norm_kept", 2), ("embedding", "embedding_kept", 3)])
+def test_a_row_in_registers_is_loaded_as_a_whole(module, name, waits):
+    """All loads of x, and of what is added to it, are under way at once; so are gains and shifts, four fours each."""
+    counts = for_an_h100(module, name)
+    assert counts.turn_waits < waits, "15 and 12.5 where each four was used before the next was asked for"
+    assert name == "embedding_kept" or counts.first_loads == 16, "an embedding waits for its token first"
+
+
 @pytest.mark.parametrize(("module", "name"), [STEP[1], *STEP[4:8]])
 def test_the_recorded_counts_are_those_of_the_kernels(module, name):
     """`benchmarks/multiprocessor.py --counts --again` records them anew. Another assembler may count a little else."""

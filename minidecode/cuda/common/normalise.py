@@ -10,6 +10,8 @@ from .bias import with_bias
 from .reduction import THREADS, WARPS, block_sum, warp_sum
 from .vector_load import wide_load, wide_store
 
+GAINS_AT_ONCE = 4  # fours of gains and of shifts that have registers
+
 
 @cuda.jit(device=True)
 def normalise_row(row, running_sum, part, gain_D, shift_D, eps, h_RD):
@@ -50,62 +52,70 @@ def make_row_sum(threads):
     return sum_of_warp if threads == 32 else sum_of_block
 
 
+@cuda.jit(device=True)
+def load_four(loaded, k, x_D, c):
+    """The numbers of x from column c on go to places k to k + 3; behind the row's end nothing does.
+
+    Its only condition is one that the machine code attaches to the load, and places lie at constant distances. So
+    a row's loads take an instruction each, and all are under way at once.
+    """
+    if c < x_D.shape[0]:
+        loaded[k], loaded[k + 1], loaded[k + 2], loaded[k + 3] = wide_load(x_D, c)
+
+
+@cuda.jit(device=True)
+def add_four(kept, loaded, k):
+    """Places k to k + 3 of `kept` become the sums with those of `loaded`."""
+    for j in range(k, k + 4):
+        kept[j] += loaded[j]
+
+
 def make_row_normaliser(threads, quads):
     """A device function that normalises a row of at most 4 * threads * quads numbers, which its threads keep.
 
-    A number behind the row's end is 0.
+    What a thread keeps from behind the row's end counts for nothing. Gains are loaded before the sums where a thread
+    has few of them, otherwise behind, GAINS_AT_ONCE fours at a time: no compiler moves a load before a store.
     """
-    sum_of, columns = make_row_sum(threads), 4 * quads
-    ahead = quads if quads <= 2 else 0  # whose gains have registers before the sums
+    sum_of, ahead = make_row_sum(threads), quads <= 2
+    at_once = min(quads, GAINS_AT_ONCE)
+    places = 4 * at_once
+
+    @cuda.jit(device=True)
+    def load_gains(gains, shifts, gain_D, shift_D, first):
+        for i in range(at_once):
+            load_four(gains, 4 * i, gain_D, first + 4 * threads * i)
+        for i in range(at_once):
+            load_four(shifts, 4 * i, shift_D, first + 4 * threads * i)
 
     @cuda.jit(device=True)
     def normalise_kept(kept, r, t, gain_D, shift_D, eps, h_RD):
-        gains, shifts = cuda.local.array(columns, float32), cuda.local.array(columns, float32)
+        gains, shifts = cuda.local.array(places, float32), cuda.local.array(places, float32)
         part, other = cuda.shared.array(WARPS, float32), cuda.shared.array(WARPS, float32)
         D = h_RD.shape[1]
-        for i in range(ahead):
-            load_gains(gains, shifts, 4 * i, gain_D, shift_D, 4 * (t + threads * i))
+        if ahead:
+            load_gains(gains, shifts, gain_D, shift_D, 4 * t)
         mean, total, squares = float32(0), float32(0), float32(0)
         if shift_D.shape[0] > 0:  # so it is for all threads: all of them meet at the barrier, or none
-            for k in range(columns):
-                total += kept[k]
+            for i in range(quads):
+                if 4 * (t + threads * i) < D:
+                    for k in range(4 * i, 4 * i + 4):
+                        total += kept[k]
             mean = sum_of(total, part) / float32(D)
         for i in range(quads):
             if 4 * (t + threads * i) < D:
                 for k in range(4 * i, 4 * i + 4):
                     squares += (kept[k] - mean) * (kept[k] - mean)
         scale = float32(1) / math.sqrt(sum_of(squares, other) / float32(D) + eps)
-        for i in range(quads):
-            c, k = 4 * (t + threads * i), 4 * i
-            if i >= ahead:
-                load_gains(gains, shifts, k, gain_D, shift_D, c)
-            w, x = (kept[k] - mean) * scale, (kept[k + 1] - mean) * scale
-            y, z = (kept[k + 2] - mean) * scale, (kept[k + 3] - mean) * scale
-            w, x = w * gains[k] + shifts[k], x * gains[k + 1] + shifts[k + 1]
-            y, z = y * gains[k + 2] + shifts[k + 2], z * gains[k + 3] + shifts[k + 3]
-            if c < D:
-                wide_store(h_RD[r], c, w, x, y, z)
+        for first in range(0, quads, at_once):
+            if not ahead:
+                load_gains(gains, shifts, gain_D, shift_D, 4 * (t + threads * first))
+            for i in range(at_once):
+                c, g, k = 4 * (t + threads * (first + i)), 4 * i, 4 * (first + i)
+                if c < D:
+                    w, x = (kept[k] - mean) * scale * gains[g], (kept[k + 1] - mean) * scale * gains[g + 1]
+                    y, z = (kept[k + 2] - mean) * scale * gains[g + 2], (kept[k + 3] - mean) * scale * gains[g + 3]
+                    if shift_D.shape[0] > 0:
+                        w, x, y, z = w + shifts[g], x + shifts[g + 1], y + shifts[g + 2], z + shifts[g + 3]
+                    wide_store(h_RD[r], c, w, x, y, z)
 
     return normalise_kept
-
-
-@cuda.jit(device=True)
-def load_gains(gains, shifts, k, gain_D, shift_D, c):
-    """Four gains from column c on, and as many shifts, 0 where there are none, into places k to k + 3."""
-    c = min(c, gain_D.shape[0] - 4)  # behind the row's end they count for nothing
-    gains[k], gains[k + 1], gains[k + 2], gains[k + 3] = wide_load(gain_D, c)
-    shifts[k] = shifts[k + 1] = shifts[k + 2] = shifts[k + 3] = float32(0)
-    if shift_D.shape[0] > 0:
-        shifts[k], shifts[k + 1], shifts[k + 2], shifts[k + 3] = wide_load(shift_D, c)
-
-
-@cuda.jit(device=True)
-def add_four_to_kept(kept, k, x_D, c, begins):
-    """The numbers of x from column c on are added to places k to k + 3, or begin there; behind the row's end 0."""
-    w, x, y, z = wide_load(x_D, min(c, x_D.shape[0] - 4))  # no branch: all loads are under way at once
-    if c >= x_D.shape[0]:
-        w = x = y = z = float32(0)
-    if begins:
-        kept[k], kept[k + 1], kept[k + 2], kept[k + 3] = w, x, y, z
-    else:
-        kept[k], kept[k + 1], kept[k + 2], kept[k + 3] = kept[k] + w, kept[k + 1] + x, kept[k + 2] + y, kept[k + 3] + z
