@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import json
 import sys
 import types
 import weakref
@@ -10,14 +11,22 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from taped_ops import references_on_tape
+from test_gpu_families import FORWARD_PASSES, TOYS
 
+import minidecode as md
 from minidecode.device import graphs
 from minidecode.device.graphs import Captured, CaptureError, GraphCounts
 from minidecode.device.launch import STREAM
 from minidecode.device.out_of_memory import MemoryOfGraphs
+from minidecode.emulator import device_array
+from minidecode.emulator.device_array import TAPE, Tape
+from minidecode.errors import MinidecodeError
 from minidecode.methods.out_of_memory import retry_after_freeing
 from minidecode.runtime.buckets import Buckets
 from minidecode.runtime.passes import Passes
+
+__all__ = ["references_on_tape"]  # a fixture
 
 
 class Pool:
@@ -306,3 +315,68 @@ def test_who_takes_a_kept_step_waits_for_the_work_of_its_last_user(memory):
     for stream[0] in (1, 2):
         passes("key", Ops(), GraphCounts(), lambda: np.zeros(1), [])
     assert log == ["1 marks", "2 waits for 1", "2 marks"]
+
+
+# ---- what graphs read ------------------------------------------------------------------------------------------------
+
+
+def owners_of_memory(start, but=()):
+    """By id, what owns the memory of each array that can be reached from here, save through objects of type `but`."""
+    found, seen, ahead = {}, {}, [start]
+    while ahead:
+        here = ahead.pop()
+        if id(here) in seen or isinstance(here, but):
+            continue
+        seen[id(here)] = here  # so that no id recurs
+        if isinstance(here, np.ndarray):
+            while isinstance(here.base, np.ndarray):
+                here = here.base
+            found[id(here)] = here
+        elif isinstance(here, types.FunctionType):
+            ahead += [cell.cell_contents for cell in here.__closure__ or ()]
+        elif isinstance(here, dict):
+            ahead += here.values()
+        elif isinstance(here, tuple | list):
+            ahead += here
+        elif type(here).__module__.startswith("minidecode.") and hasattr(here, "__dict__"):
+            ahead += vars(here).values()
+    return found
+
+
+WAYS = {
+    "greedy": {},
+    "beams": {"num_beams": 3, "no_repeat_ngram_size": 2},
+    "groups": {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5},
+    "draws": {"do_sample": True, "top_k": 9, "top_p": 0.9, "num_return_sequences": 2},
+    "el": {"num_beams": 2, "plan": "cuda,cache=el"},
+    "processors": {"suppress_tokens": [5], "bad_words_ids": [[6, 8]], "repetition_penalty": 1.3, "min_new_tokens": 3,
+                   "eos_token_id": 4, "exponential_decay_length_penalty": (1, 1.5)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FORWARD_PASSES)
+def test_what_kept_graphs_read_is_kept(kind, way, tmp_path, monkeypatch, references_on_tape):
+    """By the model, beside the graph: a graph of CUDA keeps its own pool, and no array that was made before it.
+
+    A tape keeps all, so wrong tokens would come on a GPU alone, where the memory has gone to another array.
+    """
+    made, note = {}, device_array._note_new_array
+
+    def note_capture(array):
+        if TAPE.get() is not None:
+            made.update(owners_of_memory(array))
+        return note(array)
+
+    monkeypatch.setattr(device_array, "_note_new_array", note_capture)
+    (tmp_path / "config.json").write_text(json.dumps(TOYS.toy_fields(kind)), encoding="utf-8")
+    model = md.load(tmp_path, random_weights=True, device="emulator")
+    try:
+        for _ in range(3):
+            model.generate(input_ids=[[3, 9, 12, 7, 9], [5, 6]], **{"max_new_tokens": 6} | WAYS[way])
+    except MinidecodeError as refusal:
+        pytest.skip(str(refusal))
+    steps = [part for bucket in model.buckets.idle for part in bucket.parts.values()]
+    graphs = [part.graph for part in (*steps, *model.passes.kept.values()) if part.graph is not None]
+    kept = owners_of_memory([model.weights, model.buckets, model.passes], but=Tape)
+    assert graphs and not set(owners_of_memory([graph.calls for graph in graphs])) - set(kept) - set(made)
