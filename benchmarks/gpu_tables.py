@@ -533,7 +533,8 @@ def lightseq(kernels: Kernels, models: dict) -> list[tuple]:
     hars = ", ".join(f"{kernels.chain(WRITTEN, n) / kernels.chain(BY_HARS, n):.2f}x" for n in (4, 32, 128))
     return [
         ("Figure 2, kernels of a layer", "more than 4 times fewer", f"{naive / of_layer:.1f} times fewer",
-         f"GPT-2: {of_layer} kernels a layer in the receipt of a recorded step, {naive} without fusion"),
+         f"GPT-2: {of_layer} kernels a layer beside its GEMMs in the receipt of a recorded step, {naive} without"
+         " fusion"),
         ("section 2.2, HARS", "", f"{hars} at 4, 32 and 128 rows",
          "HARS to update, over log-softmax to update; both find candidates by shares of a row"),
         ("section 2.3, planned memory", "8 times less", *SAME_BYTES),
