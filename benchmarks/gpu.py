@@ -48,6 +48,7 @@ import io
 import json
 import multiprocessing as mp
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -125,6 +126,7 @@ PACKAGES = ("minidecode", "numpy", "numba", "numba-cuda", "cupy-cuda13x", "cupy-
 
 def serve(pipe: Any, device: str, quick: bool, models: Path) -> None:
     """A process that runs the parts that it is sent. Sends what it begins, each figure, and how the part ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; the process that asked ends it
 
     def begin(name: str) -> None:
         pipe.send(("begins", name, None))
@@ -364,9 +366,14 @@ def main() -> None:
     a = p.parse_args()
     chosen = [part for name in a.only.split(",") for part in groups().get(name.strip(), [name.strip()])]
     if unknown := set(chosen) - set(PARTS):
-        p.error(f"argument --only: there is no part {sorted(unknown)[0]}: say {', '.join(PARTS)}")
-    record = measured_parts(chosen, a.out, a.device, a.quick or a.device != "cuda", a.models,
-                            60 * (a.minutes or (8 if a.device == "cuda" else 60)))  # fmt: skip
+        p.error(f"argument --only: there is no part {sorted(unknown)[0]}: say {', '.join([*PARTS, *groups()])}")
+    try:
+        record = measured_parts(chosen, a.out, a.device, a.quick or a.device != "cuda", a.models,
+                                60 * (a.minutes or (8 if a.device == "cuda" else 60)))  # fmt: skip
+    except KeyboardInterrupt:
+        kept = "the same command goes on from here" if a.out else "nothing is kept without --out"
+        print(f"gpu.py: interrupted: {kept}", file=sys.stderr)
+        raise SystemExit(130) from None
     print(f"\n{tables(record)}")
     if a.readme:
         write_between_markers(a.readme, "gpu", tables(record))
@@ -390,7 +397,7 @@ def measured_parts(
     try:
         chosen_device(device)
     except OptionError as error:
-        raise SystemExit(f"{error}") from None
+        raise SystemExit(f"gpu.py: {error}".replace("device=", "--device ")) from None
     where = describe_machine()
     now = datetime.now(UTC).strftime("%Y-%m-%d")
     name = where.get("gpu", device) if device == "cuda" else device
@@ -407,28 +414,30 @@ def run_parts(chosen: list[str], results: Results, device: str, quick: bool, mod
     def say(text: str) -> None:
         print(f"[{time.monotonic() - began:6.1f} s] {text}", flush=True)
 
-    for name in (name for name in PARTS if name in chosen):
-        kept = results.part(name)
-        if kept["state"] == DONE:
-            say(f"{name}: done before")
-            continue
-        left = at_most - (time.monotonic() - began)
-        if left < LEAST_SECONDS:
-            say(f"{name}: no time is left for it")
-            continue
-        part, started = part_on(device, name), time.monotonic()
+    try:
+        for name in (name for name in PARTS if name in chosen):
+            kept = results.part(name)
+            if kept["state"] == DONE:
+                say(f"{name}: done before")
+                continue
+            left = at_most - (time.monotonic() - began)
+            if left < LEAST_SECONDS:
+                say(f"{name}: no time is left for it")
+                continue
+            part, started = part_on(device, name), time.monotonic()
 
-        def tell(figure: str, value: Any, name: str = name, kept: dict = kept) -> None:
-            kept["figures"][figure] = value
+            def tell(figure: str, value: Any, name: str = name, kept: dict = kept) -> None:
+                kept["figures"][figure] = value
+                results.save()
+                say(f"{name}: {figure}: {figure_in_short(value)}")
+
+            failed = run_part(part, kept["figures"], worker, min(part.limit, left), tell)
+            kept |= {"state": failed or DONE, "seconds": round(time.monotonic() - started, 1),
+                     "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M")}  # fmt: skip
             results.save()
-            say(f"{name}: {figure}: {figure_in_short(value)}")
-
-        failed = run_part(part, kept["figures"], worker, min(part.limit, left), tell)
-        kept |= {"state": failed or DONE, "seconds": round(time.monotonic() - started, 1),
-                 "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M")}  # fmt: skip
-        results.save()
-        say(f"{name}: {kept['state']} ({kept['seconds']:.1f} s)")
-    worker.end()
+            say(f"{name}: {kept['state']} ({kept['seconds']:.1f} s)")
+    finally:
+        worker.end()
 
 
 def part_on(device: str, name: str) -> Part:

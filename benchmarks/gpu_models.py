@@ -45,7 +45,8 @@ PLANS = {"cuda": "cuda,cache_dtype=float16", "emulator": "cuda,cache_dtype=float
 NARROW = ("float16", "int8", "int8_blocks", "int4")  # how weights are stored
 WARM_UPS, TURNS = 2, 5  # the first call compiles, the second captures
 TOYS = {  # for quick runs: an emulator gets through them in seconds
-    "gpt2": {"vocab_size": 16, "n_positions": 64, "n_embd": 8, "n_layer": 1, "n_head": 2},
+    "gpt2": {"vocab_size": 16, "n_positions": 64, "n_embd": 8, "n_layer": 1, "n_head": 2,
+             "bos_token_id": None, "eos_token_id": None},
     "bart-large": {"vocab_size": 16, "max_position_embeddings": 64, "d_model": 8, "encoder_layers": 1,
                    "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "encoder_attention_heads": 2,
                    "decoder_attention_heads": 2},

@@ -218,7 +218,7 @@ def compare(
         def calls(arguments: tuple) -> dict[str, tuple]:
             return {label: (f, arguments) for label, f in ours.items()}
 
-        notes = [f"no GPU: kernels ({', '.join(kernels)}) are not timed; minidecode check {name} emulates them"]
+        notes = [f"no GPU: kernels ({', '.join(kernels)}) are not timed; minidecode predict {name} rates them"]
         notes = notes if kernels else []
     if yours:
         fresh = functools.partial(_input_values, asked, how)

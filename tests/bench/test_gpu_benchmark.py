@@ -2,6 +2,10 @@
 
 import importlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,14 +132,29 @@ def test_a_file_of_another_device_is_not_gone_on_with(scripts, monkeypatch, tmp_
 def test_an_unknown_part_is_refused(scripts, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         called(monkeypatch, scripts("gpu"), "--only", "smoke,lauches")
-    assert "there is no part lauches: say smoke, launches" in capsys.readouterr().err
+    assert "there is no part lauches: say smoke, launches" in (said := capsys.readouterr().err) and "papers" in said
 
 
 def test_without_a_gpu_it_ends_in_a_line(scripts, monkeypatch):
     monkeypatch.setattr("sys.argv", ["gpu.py"])
     monkeypatch.setattr("minidecode.device.arrays.device_kind", lambda: "none")
-    with pytest.raises(SystemExit, match="Numba finds no GPU here; device=emulator runs"):
+    with pytest.raises(SystemExit, match="--device cuda: Numba finds no GPU here; --device emulator runs"):
         scripts("gpu").main()
+
+
+def test_an_interrupt_ends_in_a_line_and_the_same_command_goes_on(tmp_path):
+    """Ctrl-C reaches the process that runs a part, too: it prints nothing."""
+    part = "import time\nWORKS = {}\n\ndef smoke(record):\n    record['first'] = 1\n    time.sleep(60)\n"
+    (tmp_path / "gpu_models.py").write_text(part, encoding="utf-8")
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(FOLDER)!r}]; import gpu; gpu.main()"
+    out = tmp_path / "found.json"
+    command = [sys.executable, "-c", code, "--device", "cpu", "--only", "smoke", "--out", str(out)]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        assert "smoke: first: 1" in process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == "gpu.py: interrupted: the same command goes on from here\n"
+    assert process.returncode == 130
+    assert json.loads(out.read_text(encoding="utf-8"))["parts"]["smoke"]["figures"] == {"first": 1}
 
 
 def test_every_part_is_a_function_of_a_file_here_or_of_one_that_needs_a_gpu(scripts):
