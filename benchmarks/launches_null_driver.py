@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +218,10 @@ def replay_of_list(driver: Driver, table: int) -> Callable[[], None]:
 def measure_in_process(turns: int) -> dict[str, dict[str, float]]:
     """The figures, from a process that finds the driver that does nothing. Raises SystemExit where there is none."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
+    if compiler is None or shutil.which(compiler) is None:
         raise SystemExit("no C compiler is found: install gcc, or set CC")
+    if find_spec("cuda") is None:
+        raise SystemExit("cuda-bindings is not installed, which Numba launches with: pip install '.[ptx]'")
     with tempfile.TemporaryDirectory() as folder:
         library = str(Path(folder) / "libcuda.so.1")
         options = ["-shared", "-fPIC", "-O2", "-w", "-o", library]

@@ -65,7 +65,7 @@ def check_current_gpu() -> None:
 
 def _why_no_cuda() -> str | None:
     if device_kind() != "gpu":
-        return "Numba finds no GPU here"
+        return "Numba finds no GPU here (minidecode doctor says what is missing)"
     try:
         import cupy  # noqa: F401
     except ImportError:

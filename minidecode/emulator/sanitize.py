@@ -375,11 +375,12 @@ def main() -> int:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         failure = end.code if isinstance(end.code, str) else ""
     except KeyboardInterrupt:
-        code = 130
+        code, failure = 130, "minidecode: interrupted"
     except MinidecodeError as error:
         code, failure = 1, str(error)
     except Exception as error:
-        code, failure = 1, f"{_line_of(error, script)}: {type(error).__name__}: {error}"
+        remedy = ": CuPy is not supported here; use NumPy's arrays or cuda.to_device" if _misses_cupy(error) else ""
+        code, failure = 1, f"{_line_of(error, script)}: {type(error).__name__}: {error}{remedy}"
     sys.stdout.flush()
     if failure:
         print(failure, file=sys.stderr)
@@ -393,6 +394,10 @@ def main() -> int:
         ended = f"; {script} ended with exit code {code}" if code else ""
         print(f"{report.summary()}{ended}", file=sys.stderr)
     return code or int(bool(report.errors))
+
+
+def _misses_cupy(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "cupy"
 
 
 def _line_of(error: Exception, script: Path) -> str:

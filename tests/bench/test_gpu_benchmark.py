@@ -138,7 +138,9 @@ def test_an_unknown_part_is_refused(scripts, monkeypatch, capsys):
 def test_without_a_gpu_it_ends_in_a_line(scripts, monkeypatch):
     monkeypatch.setattr("sys.argv", ["gpu.py"])
     monkeypatch.setattr("minidecode.device.arrays.device_kind", lambda: "none")
-    with pytest.raises(SystemExit, match="--device cuda: Numba finds no GPU here; --device emulator runs"):
+    with pytest.raises(
+        SystemExit, match=r"--device cuda: Numba finds no GPU here .minidecode doctor .*; --device emulator runs"
+    ):
         scripts("gpu").main()
 
 

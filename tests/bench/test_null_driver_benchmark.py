@@ -34,12 +34,24 @@ def test_each_way_launches_beside_the_driver(tmp_path, monkeypatch, capsys):
     assert result["machine"]["processor"] and result["machine"]["cuda-bindings"]
 
 
-def test_without_a_compiler_it_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("compiler", [None, "no-such-compiler"])
+def test_without_a_compiler_it_says_what_to_install(monkeypatch, compiler):
     monkeypatch.setattr("sys.argv", ["launches_null_driver.py"])
     monkeypatch.delenv("CC", raising=False)
+    if compiler:
+        monkeypatch.setenv("CC", compiler)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match="no C compiler is found: install gcc, or set CC"):
         load_python_file(SCRIPT).main()
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+def test_without_cuda_bindings_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["launches_null_driver.py"])
+    script = load_python_file(SCRIPT)
+    monkeypatch.setattr(script, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"cuda-bindings is not installed.*: pip install '\.\[ptx\]'"):
+        script.main()
 
 
 def test_what_is_recorded_reaches_the_goals():

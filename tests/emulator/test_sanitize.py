@@ -224,6 +224,7 @@ def test_what_surrounds_kernels_works_and_a_launch_keeps_its_own_configuration(t
      ("from numba.cuda.random import create_xoroshiro128p_states\n@cuda.jit\ndef f(x): pass\n"
       "f[1, 1](create_xoroshiro128p_states(4, 1))", "are not emulated: numbers and booleans only"),
      ("cuda.syncthreads()", "cuda.syncthreads is called outside of a kernel"),
+     ("raise ModuleNotFoundError('no cupy', name='cupy')", "no cupy: CuPy is not supported here; use NumPy's arrays or"),
      ("@cuda.jit\ndef f(x): pass\nf[1, 2000](np.zeros(3))", "script.py:8: f: a block has at most 1024 threads"),
      ("@cuda.jit\ndef f(x): pass\nf[2**21, 1](np.zeros(3))", "run the script on a smaller input, or add --blocks 8"),
      ("@cuda.jit\ndef f(x): pass\nf[1, 1](np.zeros(3, [('a', 'f4')]))", "are not emulated: numbers and booleans only"),
@@ -233,6 +234,12 @@ def test_what_cannot_be_run_is_one_line(tmp_path, script, says):
     done = sanitized(tmp_path, HEAD + "\n" + script)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert says in done.stderr.splitlines()[0], done.stderr
+
+
+def test_an_interrupt_is_named_and_what_was_found_is_reported(tmp_path):
+    done = sanitized(tmp_path, "raise KeyboardInterrupt")
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[0] == "minidecode: interrupted" and "0 errors in 0 launches" in done.stderr
 
 
 @pytest.mark.parametrize(
