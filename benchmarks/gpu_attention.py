@@ -15,6 +15,7 @@ import itertools
 import math
 
 import numpy as np
+from gpu_timing import check_cupy
 
 from minidecode.cuda import grouped, indirect, shared, split
 from minidecode.cuda.common.warp_attention import launch_warps
@@ -121,8 +122,7 @@ def main() -> None:
     kinds = {"nargs": "+", "choices": tuple(VERSIONS), "default": tuple(VERSIONS), "metavar": "KIND"}
     parser.add_argument("--only", help=", ".join(VERSIONS), **kinds)
     only = parser.parse_args().only
-    if cupy is None:
-        raise SystemExit("gpu_attention.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
+    check_cupy()
     source, target = cupy.ones(2**27, np.float32), cupy.empty(2**27, np.float32)
     copy = 2 * source.nbytes / microseconds(lambda: cupy.copyto(target, source), 1)  # bytes a microsecond
     print(f"a copy moves {copy / 1e6:.2f} TB/s")

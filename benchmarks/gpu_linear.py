@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from flags import file_to_write, positive_number
+from gpu_timing import check_cupy
 
 from minidecode.cuda import linear
 from minidecode.device.graphs import capture_and_run
@@ -54,8 +55,7 @@ def main() -> None:
     parser.add_argument("--warps", default="2112")
     parser.add_argument("--out", type=file_to_write, default=Path("gpu-linear.jsonl"))
     args = parser.parse_args()
-    if cupy is None:
-        raise SystemExit("gpu_linear.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
+    check_cupy()
     started, copy = time.perf_counter(), copy_bandwidth()
     print(f"a copy: {copy / 1e12:.2f} TB/s, read and written. Shares in % of it; of each shape microseconds too")
     ways = itertools.product(map(int, args.rows.split(",")), range(3), args.dtypes.split(","), args.warps.split(","))

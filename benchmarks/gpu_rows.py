@@ -13,6 +13,7 @@ import json
 
 import numpy as np
 from flags import file_to_write
+from gpu_timing import check_cupy
 
 from minidecode.cuda import activation, append, embedding, heads, norm, prefill
 from minidecode.cuda import reorder as move
@@ -35,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=file_to_write, help="file to write a line of JSON to for each figure")
     args = parser.parse_args()
+    check_cupy()
     import cupy
 
     def report(what: str, **figures) -> None:

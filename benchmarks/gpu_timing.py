@@ -8,8 +8,10 @@ nothing. `record.device` is "cuda", "emulator" or "cpu"; `record.quick` asks for
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,12 @@ class Record:
             self[name] = {FAILED: why(error)}
             if is_sticky(error):
                 raise DeviceLostError(name) from error
+
+
+def check_cupy() -> None:
+    """Raises SystemExit without CuPy, which scripts that time kernels on a GPU alone need."""
+    if find_spec("cupy") is None:
+        raise SystemExit(f"{Path(sys.argv[0]).name} needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
 
 
 def is_failure(figure: Any) -> bool:

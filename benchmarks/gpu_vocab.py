@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 from flags import file_to_write
+from gpu_timing import check_cupy
 from records import write_record
 
 from minidecode.bench.compare import implementations
@@ -137,6 +138,7 @@ def main() -> None:
     p.add_argument("--only", nargs="+", choices=OPS, default=OPS, metavar="OP", help=", ".join(OPS))
     p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
+    check_cupy()
     import cupy
 
     begun, half, into = time.monotonic(), *cupy.ones((2, 1 << 29), np.uint8)

@@ -35,7 +35,7 @@ from .prompts import Prompts, read_prompts_of_command
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
-EMULATED = "minidecode: the emulator runs kernels thread by thread: a token of tiny-gpt2 takes a minute or more"
+EMULATED = "minidecode: the emulator runs kernels thread by thread: a token of tiny-gpt2 can take minutes"
 
 
 @with_search_options

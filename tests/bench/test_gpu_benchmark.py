@@ -436,3 +436,11 @@ def test_a_static_cache_says_the_same_and_is_compiled(scripts, record, monkeypat
     models.timed_works(eager := record("cpu"), models.transformers, list(static.figures))
     assert all(static.figures[work]["tokens"] == eager.figures[work]["tokens"] for work in eager.figures)
     assert set(compiled) == {"reduce-overhead"}
+
+
+@pytest.mark.parametrize("name", ["gpu_attention", "gpu_linear", "gpu_rows", "gpu_vocab"])
+def test_scripts_that_need_a_gpu_say_what_to_install(scripts, monkeypatch, name):
+    monkeypatch.setattr(scripts("gpu_timing"), "find_spec", lambda package: None)
+    monkeypatch.setattr("sys.argv", [f"{name}.py"])
+    with pytest.raises(SystemExit, match=rf"^{name}\.py needs a GPU and CuPy: pip install '\.\[cu13\]'"):
+        scripts(name).main()

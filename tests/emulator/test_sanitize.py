@@ -224,7 +224,7 @@ def test_what_surrounds_kernels_works_and_a_launch_keeps_its_own_configuration(t
      ("from numba.cuda.random import create_xoroshiro128p_states\n@cuda.jit\ndef f(x): pass\n"
       "f[1, 1](create_xoroshiro128p_states(4, 1))", "are not emulated: numbers and booleans only"),
      ("cuda.syncthreads()", "cuda.syncthreads is called outside of a kernel"),
-     ("raise ModuleNotFoundError('no cupy', name='cupy')", "no cupy: CuPy is not supported here; use NumPy's arrays or"),
+     ("raise ModuleNotFoundError('no cupy', name='cupy')", "no cupy: CuPy is not supported here; use NumPy's"),
      ("@cuda.jit\ndef f(x): pass\nf[1, 2000](np.zeros(3))", "script.py:8: f: a block has at most 1024 threads"),
      ("@cuda.jit\ndef f(x): pass\nf[2**21, 1](np.zeros(3))", "run the script on a smaller input, or add --blocks 8"),
      ("@cuda.jit\ndef f(x): pass\nf[1, 1](np.zeros(3, [('a', 'f4')]))", "are not emulated: numbers and booleans only"),
