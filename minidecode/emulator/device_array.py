@@ -81,6 +81,11 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
                 f"{len(args[0])} arrays are joined while a step is captured: CuPy brings a table of more than"
                 f" {MOST_JOINED} over, which no graph can hold"
             )
+        if function in (np.sort, np.argsort) and TAPE.get() is not None:
+            raise TypeError(
+                f"np.{function.__name__} while a step is captured: CuPy's waits for the device (in versions before its"
+                " pull request 9497), which no graph can: take the op top_candidates"
+            )
         if function in (np.array, np.asarray) and not isinstance(args[0], EmulatorArray):
             return copy_to_emulator(np.array(*args, **kwargs))
         result = _run_by_numpy(function, args, kwargs)

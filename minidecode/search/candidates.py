@@ -75,10 +75,8 @@ def sample_candidates(ops, total_BWV, C, draws, seed) -> Candidates:
     noise_BX = ops.gumbel(draws.keys_R2, draws.step_R, W * V, seed)
     noise_BX += total_BX
     _, drawn_BC = ops.top_candidates(noise_BX, C)
-    score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
-    order_BC = np.argsort(-score_BC, axis=1, kind="stable")
-    index_BC = np.take_along_axis(drawn_BC, order_BC, axis=1)
-    return np.take_along_axis(score_BC, order_BC, axis=1), *np.divmod(index_BC, V)
+    score_BC, order_BC = ops.top_candidates(np.take_along_axis(total_BX, drawn_BC, axis=1), C)
+    return score_BC, *np.divmod(np.take_along_axis(drawn_BC, order_BC, axis=1), V)
 
 
 def demote_other_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, ...]) -> Candidates:

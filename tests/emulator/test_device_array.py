@@ -88,6 +88,15 @@ def test_no_graph_holds_a_join_of_many_arrays(join):
             join(arrays)
 
 
+@pytest.mark.parametrize("sort", [np.sort, np.argsort])
+def test_no_graph_holds_a_sort(sort):
+    """CuPy's waited for the device until 2025."""
+    array = there(3, 1, 2)
+    sort(array)
+    with recorded_tape(), pytest.raises(TypeError, match=f"np.{sort.__name__} while a step is captured"):
+        sort(array)
+
+
 def test_what_nobody_asked_for_is_not_brought_over():
     for bring in (np.asarray, np.array):
         with pytest.raises(TypeError):
