@@ -19,7 +19,7 @@
 5. Of int8 and blocks with many outputs, as a vocabulary has: weights are the larger side of the tensor cores' products,
    so that one of them does twice as much; 16 bytes of int4 are one load instead of four, and take 70 instructions
    instead of 153; x is rounded once for a warp, in shared memory. Predicted on 1 GB for 1, 4 and 8 rows, in % of a copy
-   (version 4): int8 78, 72, 66 (72, 64, 54); int8_blocks 65, 63, 56 (55, 50, 45); int4 65, 52, 38 (38, 34, 28). GPT-2's
+   (version 4): int8 78, 72, 67 (70, 64, 56); int8_blocks 65, 64, 57 (54, 51, 47); int4 65, 53, 37 (41, 35, 31). GPT-2's
    last product with int4, one row: 12.0 us (18.9). Not measured. In both versions, but for float32, scales and
    biases are read before the main loop: behind it, a launch waited for them, 0.6 us where they come from memory
    (reasoned).

@@ -90,6 +90,16 @@ def test_a_header_has_the_prediction_of_the_tool_with_its_limits(op):
     assert 1 / sum(share**-2 for share in alone.values()) ** 0.5 == pytest.approx(newest.share, rel=0.01)
 
 
+@pytest.mark.parametrize("stored", ["int8", "int8_blocks", "int4"])
+def test_versions_4_and_5_of_few_rows_have_the_predictions_of_the_tool(stored):
+    """Of 4 rows: what others take needs the toolkit."""
+    *_, version_4, version_5 = (round(100 * version.share) for version in predict("linear", stored=stored).versions)
+    header = header_of("minidecode.cuda.linear")
+    assert re.search(rf"{stored} \d+, {version_5}, \d+ \(\d+, {version_4}, \d+\)", header)
+    page = " ".join((ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8").split())
+    assert re.search(rf"\d+, {version_5} and \d+ % for {stored} \((?:version 4: )?\d+, {version_4}, \d+\)", page)
+
+
 # The figures
 
 
