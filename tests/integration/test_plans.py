@@ -192,7 +192,7 @@ def test_a_function_of_the_users_is_named_where_nan_may_be_its_own(model, mine):
 @pytest.mark.parametrize(
     ("plan", "says"),
     [("fst", "'fst' is not understood; did you mean fast?"), ("fast,ngrm=naive", "; did you mean ngram=...?"),
-     ("ngram", "; did you mean ngram=...?"), ("xyz", "; say auto, .*, or some of base=")],
+     ("ngram", "; did you mean ngram=...?"), ("xyz", "; say auto, .*, or KEY=VALUE, .*: minidecode help plan")],
 )  # fmt: skip
 def test_a_typing_error_in_a_plan_is_told_by_what_was_meant(plan, says):
     with pytest.raises(md.OptionError, match=says.replace("?", "[?]") + "$" * says.endswith("?")):
