@@ -231,7 +231,7 @@ class Plan(PlanRows):
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:
-                known = f"; say {', '.join(BASES)}, or KEY=VALUE, such as cache=none: minidecode help plan lists the keys"
+                known = f"; say {', '.join(BASES)}, or KEY=VALUE, such as cache=none: minidecode help plan lists all"
                 near = did_you_mean(name, BASES) or did_you_mean(name, names).replace("?", "=...?")
                 raise OptionError(f"plan: {part!r} is not understood{near or known}")
             choices[name] = value
