@@ -14,7 +14,8 @@ import inspect
 import json
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -247,7 +248,7 @@ def launches_without_work(function: Callable[..., Any], *arguments: Any) -> list
     failed, how = None, {}
     if "workspace" in inspect.signature(function).parameters:
         how["workspace"] = _allocate_zeros
-    with recorded_launches() as recorded, np.errstate(all="ignore"):
+    with recorded_launches() as recorded, zeros_for_empty(), np.errstate(all="ignore"):
         try:
             function(*arguments, **how)
         except MemoryError:
@@ -257,6 +258,17 @@ def launches_without_work(function: Callable[..., Any], *arguments: Any) -> list
     if not recorded:
         raise NotPredictedError(f"no kernel was launched: {failed}")
     return recorded
+
+
+@contextmanager
+def zeros_for_empty() -> Iterator[None]:
+    """Within it np.empty makes zeros: what lay there before would count, for no launch writes there."""
+    made = np.empty, np.empty_like
+    np.empty, np.empty_like = np.zeros, np.zeros_like
+    try:
+        yield
+    finally:
+        np.empty, np.empty_like = made
 
 
 def product_of(a: Any, b: Any, out: Any, adds: bool) -> Product:

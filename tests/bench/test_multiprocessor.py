@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import cuda
 
 from minidecode.bench import predict
 from minidecode.bench.multiprocessor import (
@@ -23,11 +24,12 @@ from minidecode.bench.multiprocessor import (
 )
 from minidecode.catalog import CATALOG
 from minidecode.device import matmul
-from minidecode.device.launch import recorded_launches
+from minidecode.device.launch import launch, recorded_launches
 from minidecode.device.seen_kernels import note_kernel, seen_kernels
 from minidecode.emulator.one_block import Asked, run_first_block
 from minidecode.errors import EmulationError, OptionError
 from minidecode.plan import has_file_of_row
+from minidecode.reference import empty
 
 ROOT = Path(__file__).parents[2]
 MEASURED = json.loads((ROOT / "benchmarks" / "results" / "multiprocessor-h100.json").read_text(encoding="utf-8"))
@@ -312,6 +314,24 @@ def test_where_memory_ends_it_names_an_option_of_predict(cli, monkeypatch):
     assert ran.code == 1 and ran.err.splitlines() == [
         "minidecode: not enough memory: Unable to allocate 167. GiB; use smaller --megabytes"
     ]
+
+
+def test_what_lay_in_memory_before_does_not_count():
+    """A launcher without a workspace hands arrays from kernel to kernel, and no kernel runs."""
+
+    @cuda.jit
+    def nothing(a, b, c):
+        pass
+
+    def call(x):
+        launch(nothing, 1, 1, np.empty(5), np.empty_like(x), empty(x, 5))
+
+    for _ in range(20):
+        before = [np.full(5, 7.0) for _ in range(20)]
+        del before  # NumPy hands this memory out again
+        (recorded,) = predict.launches_without_work(call, np.ones(5))
+        assert not any(array.any() for array in recorded.arguments)
+    assert np.empty is not np.zeros and np.empty_like is not np.zeros_like
 
 
 def test_where_the_emulator_stops_a_version_is_left_out_with_its_reason(monkeypatch):
