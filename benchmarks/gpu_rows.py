@@ -21,13 +21,13 @@ from minidecode.device.graphs import capture_and_run
 from minidecode.ops import Heads, Norm
 
 LAUNCHES, F, HALF = 64, np.float32, np.float16
-SIZES = [{"SCORES": 2**n} for n in (21, 22, 23, 25)]
+SIZES, BY_TILES = [{"SCORES": 2**n} for n in (21, 22, 23, 25)], {"attend_prefill": prefill.attend_prefill_v4}
 SHAPES = {  # sentences, queries, keys, heads of 64 numbers, causal; and settings to try
-    "BART-large encoder, 8 x 1024": (8, 1024, 1024, 16, False, [*SIZES, {"WORTH_PRODUCTS": 2**30}]),
+    "BART-large encoder, 8 x 1024": (8, 1024, 1024, 16, False, [*SIZES, BY_TILES, {"WORTH_PRODUCTS": 2**30}]),
     "BART-large encoder, 32 x 1024": (32, 1024, 1024, 16, False, []),
     "BART-large first token, 32 x 1024": (32, 1, 1024, 16, False, [{"WORTH_PRODUCTS": 0}]),
     "GPT-2 prompt, 1 x 32": (1, 32, 32, 12, True, [{"WORTH_PRODUCTS": 0}]),
-    "GPT-2 prompts, 4 x 256": (4, 256, 256, 12, True, [{"WORTH_PRODUCTS": 2**30}]),
+    "GPT-2 prompts, 4 x 256": (4, 256, 256, 12, True, [BY_TILES, {"WORTH_PRODUCTS": 2**30}]),
     "GPT-2 prompts, 8 x 1024": (8, 1024, 1024, 12, True, [{"CAUSAL_ROWS": n} for n in (256, 1024)]),
 }
 
@@ -99,7 +99,8 @@ def time_attention(cupy, name: str, shape: tuple, dtype, report) -> None:
             bound = ((unit + 2e-5) * weights + least) @ cupy.abs(v64)
             off = cupy.abs(a_RX[b * N : (b + 1) * N].reshape(N, H, 64).transpose(1, 0, 2) - weights @ v64)
             worst = max(worst, float((off / bound).max()))
-        report(f"{name} {settings or ''}", ms=ms, error_over_bound=worst)
+        in_words = ", ".join(f"{key} {getattr(value, '__name__', value)}" for key, value in settings.items())
+        report(f"{name} {in_words}", ms=ms, error_over_bound=worst)
 
 
 def row_kernels(cupy, R: int, D: int) -> dict:

@@ -14,17 +14,22 @@ The two products are the library's, for tensor cores are what they are made for;
    queries sees. The softmax reads a score once and writes a weight once: a row stays in registers. The second product
    writes where the result belongs, rows H*U numbers apart. Where queries, keys and values are float16, so are the
    weights, and the products run on tensor cores with float32 sums.
-4. Short sentences, and sources that a single token sees, in one launch: a warp for each query and head, by online
+4. One pass: a block takes 16 queries of a head and goes over the keys that they see, 32 at a time in shared memory, by
+   online softmax. No score goes to memory, and each key is read once for 16 queries. All sums are float32's, without
+   tensor cores: to be read beside version 3, not to be run in its place.
+5. Short sentences, and sources that a single token sees, in one launch: a warp for each query and head, by online
    softmax. A lane reads a key by 128-bit loads, where they lie so. Version 3 has three launches for each of them.
 
 Floor of version 3, for a source of 1,024 tokens and 16 heads of 64 numbers in float16 on an H100: 67 MB of scores
 written and read, 34 MB of weights written and read, at 2.5 TB/s 80 us; the products are 4.3 GFLOP, 10 us. Predicted:
 100 us a sentence and layer. Not measured.
 
-Version 4 is the one that goes over the keys once. For that source every query would read all keys and values for
-itself: 4.3 GB, 0.8 ms at the 5.5 TB/s of L2. A tile of keys in shared memory for 16 queries would read a sixteenth, but
-4.3 GFLOP without tensor cores take 64 us at the peak and 210 us at 30 % of it, as predicted for version 2 of el.py:
-twice version 3. So there is no such version. benchmarks/gpu_rows.py times version 4 at 1,024 positions. Not measured.
+Version 4 reads 0.27 GB of that source's keys and values from L2, 49 us at 5.5 TB/s. Its 2.1 G multiplications take 64
+us at the peak without tensor cores. But four of them need five reads of shared memory for the scores, and three for the
+weighted sums: 67 M reads of a warp, one a cycle and multiprocessor, take 0.3 ms. Predicted 0.3 ms, three times version
+3. `minidecode predict prefill` makes it far slower: its model knows one loop of a kernel, and this one has four. In
+version 5 every query reads all keys and values for itself: 4.3 GB, 0.8 ms. benchmarks/gpu_rows.py times both at 1,024
+positions. Not measured.
 
 In version 2 scores have as many columns as the longest sentence has keys; those behind a shorter one's last key are
 never read.
@@ -51,11 +56,17 @@ from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, wa
 from .common.vector_load import wide_load, wide_store
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
+LOWEST = float32(-3e38)  # the maximum of a query that has seen nothing yet: -inf - -inf would be no number
 SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and as much for the weights, half of it in float16
 CAUSAL_ROWS = 512  # of a block of version 3 where queries see what is before them: 1,024 of them skip a quarter
 WHOLE_ROWS = 8  # numbers: where rows of scores begin at multiples of it, tensor cores read them at full speed
-COLUMNS = 4  # of the values that a lane of version 4 sums: heads of up to 128 numbers
-WORTH_PRODUCTS = 2**18  # scores a sentence: version 4 computes fewer while three launches would be under way
+QUERIES, KEYS = 16, 32  # of a tile of version 4
+OF_WARP = QUERIES // WARPS  # queries
+COLUMNS = 4  # of the values that a lane of versions 4 and 5 sums: heads of up to 128 numbers
+WIDEST_TILE = 32 * COLUMNS
+PADDED = WIDEST_TILE + 1  # from key to key in shared memory: 32 lanes that read a column read 32 banks
+SUMS = OF_WARP * COLUMNS
+WORTH_PRODUCTS = 2**18  # scores a sentence: version 5 computes fewer while three launches would be under way
 
 
 def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
@@ -337,10 +348,29 @@ def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     return attend_by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
 
 
+def attend_prefill_v4(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    """Attention inside each sentence in one pass, by tiles of 16 queries and 32 keys; no score goes to memory.
+
+    Launches `attend_by_tiles` as (ceil(R / 16), H) blocks of 128. A block reads s(K + U) bytes for each key that one of
+    its queries sees, 4K for each query, and writes 4U for each; s: bytes of a number. Heads wider than 128 numbers, and
+    sentences of fewer than two queries on average, are left to version 5.
+    """
+    refuse_other_types(q_RHK, k_XGK, v_XGU)
+    (R, H, K), U = q_RHK.shape, v_XGU.shape[2]
+    if max(K, U) > WIDEST_TILE or 2 * (len(q_offsets_X) - 1) > R:
+        return attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
+    a_RX = make_float32_result(q_RHK, v_XGU, out)
+    biases = bias_arguments(bias, a_RX.reshape(R, H, U), k_offsets_X)
+    bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
+    blocks = -(-R // QUERIES), H
+    launch(attend_by_tiles, blocks, THREADS, q_RHK, k_XGK, v_XGU, *bounds, np.float32(scale), *biases, a_RX)
+    return a_RX
+
+
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
     """Attention inside each sentence, short ones by one launch of a warp for each query and head.
 
-    Version 4: `warp_per_query` in ceil(RH / 4) blocks of 128. Each query head reads the keys and values that it sees,
+    Version 5: `warp_per_query` in ceil(RH / 4) blocks of 128. Each query head reads the keys and values that it sees,
     s(K + U) bytes each, and writes 4U; s: bytes of a number. Version 3 where sentences are long, or heads wider than
     its lanes have sums for.
     """
@@ -538,8 +568,88 @@ def choose_softmax_kernel(M):
     return softmax_of_4096 if M <= 4096 else softmax_in_passes, 1
 
 
+@cuda.jit
+def attend_by_tiles(
+    q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, causal, window, scale, bias_XHP, bucket_L, zero, a_RX
+):  # fmt: skip
+    """Sixteen queries of a head meet 32 keys at a time, by online softmax (common/online_softmax.py explains it).
+
+    All threads stage a tile of keys and values in shared memory; a warp has four of the queries. A lane has the scores
+    of a key with them, then columns of their weighted sums of values. Grid (ceil(R / 16), H), block 128, 42 KiB of
+    shared memory. Reads s(K + U) bytes a key and 4K a query, and writes 4U a query; s: bytes of a number.
+    """
+    keys, values = cuda.shared.array((KEYS, PADDED), float32), cuda.shared.array((KEYS, WIDEST_TILE), float32)
+    queries, weights = cuda.shared.array((QUERIES, WIDEST_TILE), float32), cuda.shared.array((QUERIES, KEYS), float32)
+    score, value = cuda.local.array(OF_WARP, float32), cuda.local.array(COLUMNS, float32)
+    sums = cuda.local.array(SUMS, float32)
+    running_max, running_sum = cuda.local.array(OF_WARP, float32), cuda.local.array(OF_WARP, float32)
+    sight = cuda.local.array((3, OF_WARP), int32)  # of each query: its position, where what it sees begins, and ends
+    R, K, U = int32(q_RHK.shape[0]), int32(q_RHK.shape[2]), int32(v_XGU.shape[2])
+    lane, mine = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OF_WARP)  # the first of its queries
+    h, first_row = int32(cuda.blockIdx.y), int32(cuda.blockIdx.x * QUERIES)
+    g, rows = h // int32(q_RHK.shape[1] // k_XGK.shape[1]), min(int32(QUERIES), R - first_row)
+    for i in range(int32(cuda.threadIdx.x), rows * K, THREADS):
+        queries[i // K, i % K] = scale * float32(q_RHK[first_row + i // K, h, i % K])
+    for i in range(OF_WARP):
+        r = first_row + min(mine + i, rows - 1)
+        first, n, begin, end = position_and_keys(r, q_offsets_X, k_offsets_X, causal, window)
+        sight[0, i], sight[1, i], sight[2, i] = int32(first + n), int32(first + begin), int32(first + end)
+        running_max[i], running_sum[i] = LOWEST, float32(0)
+        for c in range(COLUMNS):
+            sums[i * COLUMNS + c] = float32(0)
+    # What a later query sees neither begins nor ends earlier.
+    first, _, begin, _ = position_and_keys(first_row, q_offsets_X, k_offsets_X, causal, window)
+    last, _, _, end = position_and_keys(first_row + rows - 1, q_offsets_X, k_offsets_X, causal, window)
+    for x in range(int32(first + begin), int32(last + end), KEYS):
+        count = min(int32(KEYS), int32(last + end - x))
+        stage_tile(keys, k_XGK, x, count, g)
+        stage_tile(values, v_XGU, x, count, g)
+        cuda.syncthreads()  # the tile is complete
+        for i in range(OF_WARP):
+            score[i] = float32(0)
+        for d in range(K if lane < count else 0):
+            for i in range(OF_WARP):
+                if mine + i < rows:
+                    score[i] += queries[mine + i, d] * keys[lane, d]
+        for i in range(OF_WARP):
+            if mine + i >= rows:
+                break
+            if x + lane < sight[1, i] or x + lane >= sight[2, i]:
+                score[i] = NOTHING
+            elif bias_XHP.shape[0] > 0:
+                score[i] += bias_at(bias_XHP, bucket_L, first_row + mine + i, h, sight[0, i] - x - lane + zero)
+            top = max(running_max[i], warp_max(score[i]))
+            shrink, weight = math.exp(running_max[i] - top), math.exp(score[i] - top)
+            running_max[i], running_sum[i] = top, shrink * running_sum[i] + warp_sum(weight)
+            weights[mine + i, lane] = weight
+            for c in range(COLUMNS):
+                sums[i * COLUMNS + c] *= shrink
+        cuda.syncwarp()  # the weights of the warp's queries are complete
+        for j in range(count):
+            for c in range(COLUMNS):
+                value[c] = values[j, lane + 32 * c] if lane + 32 * c < U else float32(0)
+            for i in range(OF_WARP):
+                weight = weights[mine + i, j] if mine + i < rows else float32(0)
+                if weight != 0:  # what a query does not see may be no number
+                    for c in range(COLUMNS):
+                        sums[i * COLUMNS + c] += weight * value[c]
+        cuda.syncthreads()  # the tile has been read: the next one may come
+    for i in range(OF_WARP):
+        for c in range(COLUMNS):
+            if mine + i < rows and lane + 32 * c < U:
+                a_RX[first_row + mine + i, h * U + lane + 32 * c] = sums[i * COLUMNS + c] / running_sum[i]
+
+
+@cuda.jit(device=True)
+def stage_tile(tile, numbers_XGK, x, count, g):
+    """Head g of `count` keys or values from x on; neighbouring threads read neighbouring numbers."""
+    K = int32(numbers_XGK.shape[2])
+    for i in range(int32(cuda.threadIdx.x), count * K, THREADS):
+        tile[i // K, i % K] = float32(numbers_XGK[x + i // K, g, i % K])
+
+
 def make_query_kernel(product):
-    """A kernel of version 4; `product` multiplies a query and a key."""
+    """A kernel of version 5; `product` multiplies a query and a key."""
 
     @cuda.jit
     def warp_per_query(
@@ -556,12 +666,8 @@ def make_query_kernel(product):
         if row >= R * H:
             return
         r, h = row // H, row % H
-        b, g = sentence_of(r, q_offsets_X), h // (H // k_XGK.shape[1])
-        n, first = r - q_offsets_X[b], k_offsets_X[b]
-        begin, end = int64(0), k_offsets_X[b + 1] - first
-        if causal:
-            n = position_of_query(r, b, q_offsets_X, k_offsets_X)
-            begin, end = max(n + 1 - window, 0), n + 1
+        g = h // (H // k_XGK.shape[1])
+        first, n, begin, end = position_and_keys(r, q_offsets_X, k_offsets_X, causal, window)
         running_max, running_sum = NOTHING, float32(0)
         for i in range(COLUMNS):
             sums[i] = float32(0)
@@ -622,6 +728,17 @@ def can_load_wide(q_RHK, k_XGK):
 
 
 @cuda.jit(device=True)
+def position_and_keys(r, q_offsets_X, k_offsets_X, causal, window):
+    """(first, n, begin, end): query r is at position n, and sees keys first + m of its sentence, begin <= m < end."""
+    b = sentence_of(r, q_offsets_X)
+    first = k_offsets_X[b]
+    if not causal:
+        return first, r - q_offsets_X[b], int64(0), k_offsets_X[b + 1] - first
+    n = position_of_query(r, b, q_offsets_X, k_offsets_X)
+    return first, n, max(n + 1 - window, 0), n + 1
+
+
+@cuda.jit(device=True)
 def sentence_of(r, offsets_X):
     """The last sentence that begins at row r or before it, by halving."""
     low, high = int64(0), int64(offsets_X.size - 1)
@@ -657,9 +774,11 @@ SIGNATURES = {
     softmax_of_1024: _KEPT,
     softmax_of_4096: _KEPT,
     softmax_in_passes: _KEPT,
+    attend_by_tiles: _OF_QUERIES,
     warp_per_query: _OF_QUERIES,
     warp_per_query_wide: _OF_QUERIES,
 }
 REGISTERS = {  # 32 of those of the softmax are a row's scores
     softmax_of_1024: 80, softmax_of_4096: 80, softmax_in_passes: 64, warp_per_query: 104, warp_per_query_wide: 104,
+    attend_by_tiles: 160,  # sums of four queries; its shared memory leaves room for few blocks
 }  # fmt: skip

@@ -100,8 +100,9 @@ def test_goals_that_are_distances_have_those_of_the_headers(script):
     el, prefill = (" ".join(module.__doc__.split()) for module in modules)
     assert "| 2.1x a cache per beam, 0.5x `shared` | not measured |" in rows["| `el`, version 3"]
     assert "2.1 times as fast as a cache per beam" in el and "108 us" in el and "took 57 us (shared.py)" in el
-    assert "| one pass 0.8 ms, by cuBLAS 0.1 | not measured |" in rows["| `prefill`"]
-    assert "4.3 GB, 0.8 ms at the 5.5 TB/s of L2" in prefill and "100 us a sentence and layer" in prefill
+    assert "| one pass by tiles 0.3 ms, by cuBLAS 0.1 | not measured |" in rows["| `prefill`"]
+    assert "67 M reads of a warp, one a cycle and multiprocessor, take 0.3 ms" in prefill
+    assert "100 us a sentence and layer" in prefill
 
 
 def test_the_page_says_how_far_predictions_are_from_measured_shares(script):
