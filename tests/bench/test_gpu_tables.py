@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -117,6 +116,15 @@ def test_the_page_says_how_far_predictions_are_from_measured_shares(script):
         off.append(script.predicted_percent("linear", kernels.copy("linear"), dtype) - measured)
     assert len(off) == 9 and sum(points < 0 for points in off) == 6
     assert f"off by up to {max(map(abs, off))} points, in six of nine rows too low" in page("benchmarks/README.md")
+
+
+def test_the_page_says_what_linear_reached_beside_the_goals_copy(script):
+    kernels = script.Kernels(script.load("gpu-h100-kernels"))
+    for dtype in ("int8", "int8_blocks", "int4"):
+        best = [max(c["1 GB"] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
+        one, four, eight = (round(share * kernels.copy("linear") / script.GOALS_COPY) for share in best)
+        assert f"{dtype} ({one}, {four} and {eight} %)" in " ".join(page("benchmarks/README.md").split())
+        assert (min(one, four, eight) >= 80) == (dtype == "int8")
 
 
 def test_a_step_is_the_sum_of_its_parts(script):
