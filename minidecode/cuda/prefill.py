@@ -53,10 +53,10 @@ from .common.grids import launch_thread_per_number
 from .common.head_stacks import stack_heads_by_group
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum
+from .common.rows import LOWEST
 from .common.vector_load import wide_load, wide_store
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
-LOWEST = float32(-3e38)  # the maximum of a query that has seen nothing yet: -inf - -inf would be no number
 SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and as much for the weights, half of it in float16
 CAUSAL_ROWS = 512  # of a block of version 3 where queries see what is before them: 1,024 of them skip a quarter
 WHOLE_ROWS = 8  # numbers: where rows of scores begin at multiples of it, tensor cores read them at full speed
@@ -352,10 +352,11 @@ def attend_prefill_v4(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     """Attention inside each sentence in one pass, by tiles of 16 queries and 32 keys; no score goes to memory.
 
     Launches `attend_by_tiles` as (ceil(R / 16), H) blocks of 128. A block reads s(K + U) bytes for each key that one of
-    its queries sees, 4K for each query, and writes 4U for each; s: bytes of a number. Heads wider than 128 numbers, and
-    sentences of fewer than two queries on average, are left to version 5.
+    its queries sees and sK for each query, and writes 4U a query; s: bytes of a number. Heads wider than 128 numbers,
+    and sentences of fewer than two queries on average, are left to version 5.
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
+    list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))  # raises where a query sees no key
     (R, H, K), U = q_RHK.shape, v_XGU.shape[2]
     if max(K, U) > WIDEST_TILE or 2 * (len(q_offsets_X) - 1) > R:
         return attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
@@ -576,7 +577,7 @@ def attend_by_tiles(
 
     All threads stage a tile of keys and values in shared memory; a warp has four of the queries. A lane has the scores
     of a key with them, then columns of their weighted sums of values. Grid (ceil(R / 16), H), block 128, 42 KiB of
-    shared memory. Reads s(K + U) bytes a key and 4K a query, and writes 4U a query; s: bytes of a number.
+    shared memory. Reads s(K + U) bytes a key and sK a query, and writes 4U a query; s: bytes of a number.
     """
     keys, values = cuda.shared.array((KEYS, PADDED), float32), cuda.shared.array((KEYS, WIDEST_TILE), float32)
     queries, weights = cuda.shared.array((QUERIES, WIDEST_TILE), float32), cuda.shared.array((QUERIES, KEYS), float32)
@@ -587,19 +588,19 @@ def attend_by_tiles(
     R, K, U = int32(q_RHK.shape[0]), int32(q_RHK.shape[2]), int32(v_XGU.shape[2])
     lane, mine = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OF_WARP)  # the first of its queries
     h, first_row = int32(cuda.blockIdx.y), int32(cuda.blockIdx.x * QUERIES)
-    g, rows = h // int32(q_RHK.shape[1] // k_XGK.shape[1]), min(int32(QUERIES), R - first_row)
-    for i in range(int32(cuda.threadIdx.x), rows * K, THREADS):
-        queries[i // K, i % K] = scale * float32(q_RHK[first_row + i // K, h, i % K])
+    g, last_row = h // int32(q_RHK.shape[1] // k_XGK.shape[1]), min(first_row + int32(QUERIES), R) - int32(1)
+    for i in range(int32(cuda.threadIdx.x), QUERIES * K, THREADS):  # behind the last query comes the last one again
+        queries[i // K, i % K] = scale * float32(q_RHK[min(first_row + i // K, last_row), h, i % K])
     for i in range(OF_WARP):
-        r = first_row + min(mine + i, rows - 1)
+        r = min(first_row + mine + i, last_row)
         first, n, begin, end = position_and_keys(r, q_offsets_X, k_offsets_X, causal, window)
         sight[0, i], sight[1, i], sight[2, i] = int32(first + n), int32(first + begin), int32(first + end)
-        running_max[i], running_sum[i] = LOWEST, float32(0)
+        running_max[i], running_sum[i] = LOWEST, float32(0)  # finite: -inf - -inf would be no number
         for c in range(COLUMNS):
             sums[i * COLUMNS + c] = float32(0)
     # What a later query sees neither begins nor ends earlier.
     first, _, begin, _ = position_and_keys(first_row, q_offsets_X, k_offsets_X, causal, window)
-    last, _, _, end = position_and_keys(first_row + rows - 1, q_offsets_X, k_offsets_X, causal, window)
+    last, _, _, end = position_and_keys(last_row, q_offsets_X, k_offsets_X, causal, window)
     for x in range(int32(first + begin), int32(last + end), KEYS):
         count = min(int32(KEYS), int32(last + end - x))
         stage_tile(keys, k_XGK, x, count, g)
@@ -609,11 +610,8 @@ def attend_by_tiles(
             score[i] = float32(0)
         for d in range(K if lane < count else 0):
             for i in range(OF_WARP):
-                if mine + i < rows:
-                    score[i] += queries[mine + i, d] * keys[lane, d]
+                score[i] += queries[mine + i, d] * keys[lane, d]
         for i in range(OF_WARP):
-            if mine + i >= rows:
-                break
             if x + lane < sight[1, i] or x + lane >= sight[2, i]:
                 score[i] = NOTHING
             elif bias_XHP.shape[0] > 0:
@@ -629,14 +627,14 @@ def attend_by_tiles(
             for c in range(COLUMNS):
                 value[c] = values[j, lane + 32 * c] if lane + 32 * c < U else float32(0)
             for i in range(OF_WARP):
-                weight = weights[mine + i, j] if mine + i < rows else float32(0)
+                weight = weights[mine + i, j]
                 if weight != 0:  # what a query does not see may be no number
                     for c in range(COLUMNS):
                         sums[i * COLUMNS + c] += weight * value[c]
         cuda.syncthreads()  # the tile has been read: the next one may come
     for i in range(OF_WARP):
         for c in range(COLUMNS):
-            if mine + i < rows and lane + 32 * c < U:
+            if first_row + mine + i <= last_row and lane + 32 * c < U:
                 a_RX[first_row + mine + i, h * U + lane + 32 * c] = sums[i * COLUMNS + c] / running_sum[i]
 
 
@@ -657,8 +655,8 @@ def make_query_kernel(product):
     ):
         """A warp for a query and head, 32 keys at a time: a lane has the score of a key, then columns of the values.
 
-        Grid ceil(RH / 4), block 128. Reads s(K + U) bytes for each key that is seen and 4K of the query for each, and
-        writes 4U; s: bytes of a number.
+        Grid ceil(RH / 4), block 128. Reads s(2K + U) bytes for each key that is seen, the query with each, and writes
+        4U; s: bytes of a number.
         """
         sums, weights = cuda.local.array(COLUMNS, float32), cuda.shared.array((WARPS, 32), float32)
         (R, H, _), U, warp, lane = q_RHK.shape, v_XGU.shape[2], cuda.threadIdx.x // 32, cuda.threadIdx.x % 32

@@ -63,11 +63,20 @@ def test_parts_may_stay_where_they_are(name, function):
 @pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_a_softmax_over_nothing_is_refused(name, function):
     q_RHK, k_XGK = (
-        draw_normal_array(np.random.default_rng(0), 3, 2, 4),
+        draw_normal_array(np.random.default_rng(0), 5, 2, 4),
         draw_normal_array(np.random.default_rng(1), 2, 2, 4),
     )
     with pytest.raises(ValueError, match="sentence 1 has queries and no keys"):
-        function(q_RHK, k_XGK, k_XGK, np.array([0, 2, 3]), np.array([0, 2, 2]), 0.5, False)
+        function(q_RHK, k_XGK, k_XGK, np.array([0, 2, 5]), np.array([0, 2, 2]), 0.5, False)
+
+
+@pytest.mark.parametrize(("name", "function"), every("prefill"))
+def test_scores_near_the_lowest_number_are_scores(name, function):
+    """Masks of other programs add the lowest number to what is not to be seen."""
+    q_RHK, k_XGK = np.ones((5, 1, 1), np.float32), np.full((4, 1, 1), np.finfo(np.float32).min)
+    v_XGU = np.arange(8, dtype=np.float32).reshape(4, 1, 2)
+    a_RX = function(q_RHK, k_XGK, v_XGU, np.array([0, 5]), np.array([0, 4]), 1.0, False)
+    np.testing.assert_allclose(a_RX, [[3, 4]] * 5, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "function"), every("prefill"))
