@@ -452,8 +452,8 @@ def padded_width_of(k):
 def make_softmax_kernel(threads, quads):
     """A kernel in which this many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
 
-    Column c is the key c positions behind the block's first; what a row does not see gets
-    weight 0. Columns from M to `width` belong to no key, and may hold anything.
+    Column c is the key c positions behind the block's first; what a row does not see gets weight 0. Columns from M to
+    `width` belong to no key, and may hold anything.
     """
     columns, rows_a_block = 4 * quads, THREADS // threads
     largest, sum_of = (warp_max, warp_sum) if threads == 32 else (largest_of_block, sum_of_block)

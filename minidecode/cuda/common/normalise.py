@@ -54,7 +54,7 @@ def make_row_sum(threads):
 
 @cuda.jit(device=True)
 def load_four(loaded, k, x_D, c):
-    """The numbers of x from column c on go to places k to k + 3; behind the row's end nothing does.
+    """Loads four numbers of x, from column c on, to places k to k + 3; behind the row's end it loads nothing.
 
     Its only condition is one that the machine code attaches to the load, and places lie at constant distances. So
     a row's loads take an instruction each, and all are under way at once.
