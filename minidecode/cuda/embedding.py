@@ -26,7 +26,7 @@ from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
 from .common.bias import with_bias
-from .common.normalise import add_four, load_four, make_row_normaliser, normalise_row
+from .common.normalise import add_four, keep_four, make_row_normaliser, normalise_row
 from .common.reduction import THREADS, WARPS, warp_sum
 from .common.vector_load import has_aligned_rows, wide_store
 
@@ -175,10 +175,10 @@ def make_embedding_kernel(threads, quads):
             return
         token, position = ids_R[r], pos_R[r]
         for i in range(quads):
-            load_four(kept, 4 * i, wte_VD[token], 4 * (t + threads * i))
+            keep_four(kept, 4 * i, wte_VD[token], 4 * (t + threads * i))
         if wpe_ND.shape[0] > 0:
             for i in range(quads):
-                load_four(loaded, 4 * i, wpe_ND[position], 4 * (t + threads * i))
+                keep_four(loaded, 4 * i, wpe_ND[position], 4 * (t + threads * i))
         for i in range(quads):
             c, k = 4 * (t + threads * i), 4 * i
             if c < D:

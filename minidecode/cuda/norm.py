@@ -33,7 +33,7 @@ from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
 from .common.bias import with_bias
-from .common.normalise import add_four, load_four, make_row_normaliser, normalise_row
+from .common.normalise import add_four, keep_four, make_row_normaliser, normalise_row
 from .common.reduction import THREADS, WARPS
 from .common.vector_load import has_aligned_rows, wide_store
 
@@ -175,16 +175,16 @@ def make_norm_kernel(threads, quads):
         if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
             return
         for i in range(quads):
-            load_four(kept, 4 * i, x_RD[r], 4 * (t + threads * i))
+            keep_four(kept, 4 * i, x_RD[r], 4 * (t + threads * i))
         if adds:
             for i in range(quads):
-                load_four(loaded, 4 * i, y_RD[r], 4 * (t + threads * i))
+                keep_four(loaded, 4 * i, y_RD[r], 4 * (t + threads * i))
             for i in range(quads):
                 if 4 * (t + threads * i) < D:
                     add_four(kept, loaded, 4 * i)
             if bias_D.shape[0] > 0:
                 for i in range(quads):
-                    load_four(loaded, 4 * i, bias_D, 4 * (t + threads * i))
+                    keep_four(loaded, 4 * i, bias_D, 4 * (t + threads * i))
                 for i in range(quads):
                     if 4 * (t + threads * i) < D:
                         add_four(kept, loaded, 4 * i)

@@ -53,7 +53,7 @@ def make_row_sum(threads):
 
 
 @cuda.jit(device=True)
-def load_four(loaded, k, x_D, c):
+def keep_four(loaded, k, x_D, c):
     """Loads four numbers of x, from column c on, to places k to k + 3; behind the row's end it loads nothing.
 
     Its only condition is one that the machine code attaches to the load, and places lie at constant distances. So
@@ -83,9 +83,9 @@ def make_row_normaliser(threads, quads):
     @cuda.jit(device=True)
     def load_gains(gains, shifts, gain_D, shift_D, first):
         for i in range(at_once):
-            load_four(gains, 4 * i, gain_D, first + 4 * threads * i)
+            keep_four(gains, 4 * i, gain_D, first + 4 * threads * i)
         for i in range(at_once):
-            load_four(shifts, 4 * i, shift_D, first + 4 * threads * i)
+            keep_four(shifts, 4 * i, shift_D, first + 4 * threads * i)
 
     @cuda.jit(device=True)
     def normalise_kept(kept, r, t, gain_D, shift_D, eps, h_RD):
